@@ -1,0 +1,1 @@
+"""Composes forecasting, policies and replication into one product. Nothing imports it."""

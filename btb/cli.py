@@ -1,0 +1,71 @@
+"""The `btb` command. Each subcommand lives in `btb/commands/`, imported only when it is used."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from btb.errors import UserError
+
+COMMANDS = {
+    "audit": "Say whether a trace has bursts, and whether btb would pay.",
+    "compare": "Simulate policies side by side on the same arrivals.",
+    "costs": "Show what computing a prefix costs against moving it.",
+    "generate": "Write a synthetic trace.",
+    "replay": "Feed a trace to a running service.",
+    "serve": "Serve forecasts and routing decisions over REST.",
+    "train": "Learn from a logged trace, and score what was learnt.",
+}
+"""Name and one line of help; `btb/commands/NAME.py` holds a function of the same name."""
+
+
+class LazyCommands(TyperGroup):
+    """Imports a subcommand when it is asked for, so that `btb --help` is quick."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, in order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command called `cmd_name`, or None; its module is imported here."""
+        if cmd_name not in COMMANDS:
+            return None
+        if "--help" in sys.argv[:2] or len(sys.argv) < 2:
+            command = typer.Typer(add_completion=False)
+            command.command(cmd_name, help=COMMANDS[cmd_name])(lambda: None)
+            return typer.main.get_command(command)
+        module = import_module(f"btb.commands.{cmd_name}")
+        command = typer.Typer(add_completion=False)
+        command.command(cmd_name, rich_help_panel=None)(getattr(module, cmd_name))
+        return typer.main.get_command(command)
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Forecast bursts of LLM requests that share a prefix, and copy its KV cache ahead of them.",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Keep the group a group, even with one command."""
+
+
+def main() -> None:
+    """Run the command line; a UserError becomes one line on stderr and exit status 2."""
+    try:
+        app()
+    except UserError as error:
+        message = f"[bold red]error:[/] {escape(str(error))}"
+        Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted")
+        sys.exit(130)

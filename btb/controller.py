@@ -1,0 +1,44 @@
+"""The main flow, on one page: what arrives becomes a forecast, a decision, and a lesson.
+
+Read this first. The simulator and the service drive this same class; it does no I/O and reads no
+clock.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from forecasting.arrival import Arrival
+from forecasting.forecast import Forecast
+from forecasting.forecaster import Forecaster
+from policies.base import ClusterView, Decision, Feedback, Policy
+
+MAX_UNANSWERED = 100_000
+"""Decisions kept until their feedback comes; the oldest are forgotten past this."""
+
+
+class Controller:
+    """Turns what happened into where to go and what to copy. Holds all state, touches nothing."""
+
+    def __init__(self, policy: Policy, forecaster: Forecaster) -> None:
+        self._policy = policy
+        self._forecaster = forecaster
+        self._unanswered: OrderedDict[str, Decision] = OrderedDict()
+
+    def on_arrival(self, arrival: Arrival, cluster: ClusterView) -> Decision:
+        """Learn from `arrival` and say where it goes and which copies start now."""
+        forecasts: Sequence[Forecast] = ()
+        if self._policy.wants_forecast:
+            self._forecaster.observe(arrival)
+            forecasts = self._forecaster.forecast_path(arrival)
+        decision = self._policy.decide(arrival, forecasts, cluster, arrival.at_s)
+        if arrival.request_id:
+            self._unanswered[arrival.request_id] = decision
+            if len(self._unanswered) > MAX_UNANSWERED:
+                self._unanswered.popitem(last=False)
+        return decision
+
+    def on_first_token(self, feedback: Feedback) -> None:
+        """Tell the policy what its decision about this request was worth."""
+        decision = self._unanswered.pop(feedback.request_id, None)
+        if decision is not None:
+            self._policy.learn_one(decision, feedback)

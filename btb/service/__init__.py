@@ -1,0 +1,1 @@
+"""The REST service, and the client that feeds it a trace."""

@@ -1,0 +1,1 @@
+"""Modelled replicas and fabric, driven by the same controller as the service."""

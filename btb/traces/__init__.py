@@ -1,0 +1,1 @@
+"""One reader a log format, the workload generator, the burst audit."""

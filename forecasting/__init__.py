@@ -1,0 +1,1 @@
+"""Arrivals in, forecasts out."""

@@ -1,0 +1,1 @@
+"""Learners: features in, a distribution of counts out."""

@@ -1,0 +1,42 @@
+"""What every learner here can do."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from models.counts import Counts
+
+HORIZONS_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
+"""How far ahead forecasts look, in seconds."""
+
+HALF_LIVES_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
+"""Half-lives of the decayed arrival counts that every learner gets as features."""
+
+Features = Mapping[str, float]
+"""What is known of a prefix at one moment: finite numbers by name, see `forecasting/features.py`."""
+
+
+def decayed_count(half_life_s: float) -> str:
+    """Return the name of the feature that counts arrivals, each halved every `half_life_s`.
+
+    >>> decayed_count(15.0)
+    'count_hl_15s'
+    """
+    return f"count_hl_{half_life_s:g}s"
+
+
+class CountModel(Protocol):
+    """Predicts how many more arrivals a prefix gets within one horizon, from its features.
+
+    One model serves all prefixes: what it knows of a single one is in the features, so a prefix
+    that was never seen before already gets an answer, and memory does not grow with prefixes.
+    `learn_one` changes the model, `predict_one` never does, and a fresh model already predicts.
+    `models.checks` holds every model to this.
+    """
+
+    def predict_one(self, x: Features) -> Counts:
+        """Return the distribution of the number of arrivals within the model's horizon."""
+        ...
+
+    def learn_one(self, x: Features, count: int) -> None:
+        """Take in that `count` arrivals followed within the horizon, where `x` was known."""
+        ...

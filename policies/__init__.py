@@ -1,0 +1,1 @@
+"""Forecast and cluster in, decision out: no I/O, no clock, no randomness of its own."""

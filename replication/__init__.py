@@ -1,0 +1,1 @@
+"""Decision in, KV in place out."""
