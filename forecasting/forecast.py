@@ -24,7 +24,8 @@ class Forecast:
     """How many more requests for `prefix` will come, by horizon, as seen at `at_s`.
 
     `counts` maps a horizon in seconds to the distribution of the number of arrivals in
-    (at_s, at_s + horizon]. `seen` is how many have come so far.
+    (at_s, at_s + horizon] and, of those at `at_s` itself, of the later in order. `seen` is how many
+    have come so far.
     """
 
     prefix: Prefix

@@ -12,7 +12,7 @@ HALF_LIVES_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 """Half-lives of the decayed arrival counts that every learner gets as features."""
 
 Features = Mapping[str, float]
-"""What is known of a prefix at one moment: finite numbers by name, see `forecasting/features.py`."""
+"""What is known of a prefix at one moment: finite numbers by name (`forecasting/features.py`)."""
 
 
 def decayed_count(half_life_s: float) -> str:

@@ -1,0 +1,139 @@
+"""Arrivals in, forecasts out: how many more requests for a prefix will come, and how soon."""
+
+from collections.abc import Mapping
+
+from forecasting.arrival import Arrival
+from forecasting.forecast import Forecast, Prefix
+from forecasting.labels import LabelQueue
+from forecasting.node import PrefixNode
+from forecasting.tracker import PrefixTracker, Sample
+from models.base import CountModel
+from models.counts import Counts
+
+
+class Forecaster:
+    """Forecasts every prefix with one model a horizon, and learns from what then came.
+
+    Time never goes back: an arrival older than the newest time seen counts as arriving then, and
+    a forecast for an older time is made for the newest.
+
+    Parameters
+    ----------
+    models
+        A model for each horizon in seconds. With none, forecasts have no counts.
+    boundary_tokens
+        Depth from which prefixes are forecast, in tokens.
+    max_blocks
+        Most blocks that are remembered.
+    learn
+        Whether the models learn from what comes, or stay as they are.
+
+    Examples
+    --------
+    >>> forecaster = Forecaster({}, boundary_tokens=1024)
+    >>> for second in range(3):
+    ...     arrival = Arrival(float(second), (7, 8, second), block_tokens=512, input_tokens=1536)
+    ...     forecaster.observe(arrival)
+    >>> [(forecast.prefix, forecast.seen) for forecast in forecaster.forecast_path(arrival)]
+    [(Prefix(key=8, blocks=2, tokens=1024), 3)]
+    """
+
+    def __init__(
+        self,
+        models: Mapping[float, CountModel],
+        *,
+        boundary_tokens: int = 2048,
+        max_blocks: int = 2_000_000,
+        learn: bool = True,
+    ) -> None:
+        self._models = sorted(models.items(), key=lambda item: item[0])
+        self._by_horizon = dict(models)
+        self._tracker = PrefixTracker(boundary_tokens, max_blocks)
+        self._labels = LabelQueue(models if learn else ())
+        self._newest: Sample | None = None
+
+    def observe(self, arrival: Arrival) -> None:
+        """Learn what is due by now, then count `arrival`."""
+        self.advance(arrival.at_s)
+        self._newest = self._tracker.observe(arrival)
+        if self._newest is not None:
+            self._labels.add(self._newest)
+
+    def advance(self, now_s: float) -> None:
+        """Learn what is due by `now_s`, though nothing arrives."""
+        for label in self._labels.due(self._tracker.tick(now_s)):
+            self._by_horizon[label.horizon_s].learn_one(label.sample.x, label.count)
+
+    def forecast_path(self, arrival: Arrival) -> list[Forecast]:
+        """Return forecasts for at most three prefixes of an arrival just observed, shallow to deep.
+
+        They are the one at the boundary; of those below that came before, the one with most
+        arrivals (halved every 60 s) times tokens; and the deepest of them. Empty where the chain
+        is shorter than the boundary or nothing is known of it.
+        """
+        boundary = self._tracker.boundary_blocks(arrival.block_tokens)
+        path = [node for node in self._tracker.path(arrival) if node.end >= boundary]
+        if not path:
+            return []
+        now_s = max(arrival.at_s, self._tracker.now_s)
+        return [self._forecast(node, now_s) for node in _worth_telling(path, now_s)]
+
+    def forecast(self, key: int, now_s: float) -> Forecast | None:
+        """Return the forecast for the prefix that the block `key` is part of, None if unknown."""
+        node = self._tracker.find(key)
+        if node is None:
+            return None
+        return self._forecast(node, max(now_s, self._tracker.now_s))
+
+    def hottest(self, now_s: float, top: int) -> list[Forecast]:
+        """Return forecasts for the `top` prefixes asked for most of late, hottest first."""
+        now_s = max(now_s, self._tracker.now_s)
+        return [self._forecast(node, now_s) for node in self._tracker.hottest(now_s, top)]
+
+    def tallies(self) -> dict[str, int]:
+        """Return how many arrivals and samples were taken, and what was not, by name."""
+        tracker = self._tracker
+        return {
+            "arrivals": tracker.arrivals,
+            "arrivals_late": tracker.late,
+            "arrivals_without_prefix": tracker.short,
+            "chains_broken": tracker.tree.broken,
+            "chains_cut": tracker.tree.cut,
+            "blocks": len(tracker.tree),
+            "nodes_pruned": tracker.tree.pruned,
+            "samples_waiting": len(self._labels),
+            "samples_dropped": self._labels.dropped,
+        }
+
+    def _forecast(self, node: PrefixNode, at_s: float) -> Forecast:
+        prefix = Prefix(node.key, node.end, node.tokens)
+        return Forecast(prefix, at_s, node.stats.arrivals, self._counts(node, at_s))
+
+    def _counts(self, node: PrefixNode, at_s: float) -> dict[float, Counts]:
+        """Return what the models say, made so that a longer horizon never has a smaller mean."""
+        counts: dict[float, Counts] = {}
+        if not self._models:
+            return counts
+        newest = self._newest
+        if newest is not None and newest.node is node and newest.at_s == at_s:
+            x = newest.x
+        else:
+            x = self._tracker.features(node, at_s)
+        least = 0.0
+        for horizon_s, model in self._models:
+            count = model.predict_one(x)
+            if count.mean < least:
+                count = Counts(least, count.shape)
+            least = count.mean
+            counts[horizon_s] = count
+        return counts
+
+
+def _worth_telling(path: list[PrefixNode], now_s: float) -> list[PrefixNode]:
+    """Return the first node, the shared one that would save most, and the deepest shared one."""
+    shared = [node for node in path if node.stats.arrivals >= 2]
+    chosen = [path[0]]
+    if shared:
+        chosen.append(max(shared, key=lambda node: node.stats.counts(now_s)[3] * node.tokens))
+        chosen.append(shared[-1])
+    return list(dict.fromkeys(chosen))
