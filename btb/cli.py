@@ -49,7 +49,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Forecast bursts of LLM requests that share a prefix, and copy its KV cache ahead of them.",
+    help="Forecast bursts of LLM requests that share a prefix, and copy its KV ahead of them.",
 )
 
 

@@ -76,7 +76,7 @@ class Setup:
     def __post_init__(self) -> None:
         if self.kv_capacity_bytes <= 0:
             raise ValueError(
-                f"{self.name}: {self.weights_bytes / 1e9:.0f} GB of weights leave no room for KV in "
+                f"{self.name}: {self.weights_bytes / 1e9:.0f} GB of weights leave no KV room in "
                 f"{self.gpus_per_replica} x {self.gpu.hbm_bytes / 1e9:.0f} GB of HBM"
             )
 

@@ -1,0 +1,184 @@
+"""The default engine: a block is held once it has been computed or received, and not before."""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from math import inf
+
+import numpy as np
+
+from btb.controller import Controller
+from btb.simulation.cluster import CausalCluster, CausalParameters
+from btb.simulation.replica import Job
+from btb.simulation.result import Result, Transfer
+from btb.simulation.setups import Setup
+from btb.simulation.transfers import Moving
+from forecasting.arrival import Arrival
+from policies.base import Feedback
+
+ASSUMPTIONS = (
+    "A block can be used, and copied, from the moment it has been computed or received.",
+    "Prefill is compute-bound with the attention term, one prompt at a time in order of arrival, "
+    "in chunks of 2,048 tokens; running requests decode one token beside each chunk.",
+    "The first token comes with the last chunk of the prompt.",
+    "HBM holds cached and running KV together; what is unused for longest goes first, tail before "
+    "head, to 512 GB of RAM, and comes back from there when that beats computing it.",
+    "Copies run beside compute and share each replica's NICs fairly, both ways; each takes 1 ms "
+    "beside its bytes.",
+    "KV is kept in 16 bits where weights are int4 (8 bits on dense1t).",
+    "Generated tokens are not reused by later requests.",
+    "Writing evicted KV to RAM costs no time; service times have no noise; the router adds none.",
+)
+"""Printed beside every result of this engine."""
+
+DEFAULTS = CausalParameters()
+
+
+class _Loop:
+    """The event loop: arrivals, ends of replicas' steps, transfers that land, in order of time."""
+
+    def __init__(self, cluster: CausalCluster, controller: Controller) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        self._ends: list[tuple[float, int]] = []
+        self._number = {name: index for index, name in enumerate(cluster.replicas)}
+        self._reasons: dict[str, int] = {}
+
+    def run(self, arrivals: Sequence[Arrival]) -> dict[str, int]:
+        """Route all `arrivals`, run the replicas dry, and return the reasons, counted."""
+        cluster = self._cluster
+        for index, arrival in enumerate(arrivals):
+            self._until(arrival.at_s)
+            cluster.now_s = arrival.at_s
+            decision = self._controller.on_arrival(arrival, cluster)
+            reason = decision.reason
+            self._reasons[reason] = self._reasons.get(reason, 0) + 1
+            for copy in decision.copies:
+                cluster.start_copy(copy, self._number[copy.source], self._number[copy.target])
+            replica = self._number[decision.ranked[0]]
+            if cluster.enqueue(index, replica):
+                self._watch(replica)
+        self._until(inf)
+        return self._reasons
+
+    def _until(self, at_s: float) -> None:
+        """Let all happen that happens up to `at_s`."""
+        cluster = self._cluster
+        while True:
+            step_s = self._ends[0][0] if self._ends else inf
+            moved_s = cluster.transfers.next_s()
+            now_s = min(step_s, moved_s)
+            if now_s > at_s or now_s == inf:
+                return
+            cluster.now_s = now_s
+            if moved_s <= step_s:
+                for replica in cluster.land():
+                    self._watch(replica)
+                continue
+            _, replica = heappop(self._ends)
+            step = cluster.nodes[replica].step
+            if step is not None and step.ends_s == now_s:
+                cluster.nodes[replica].end_step(now_s)
+                self._watch(replica)
+                for other in cluster.follow_up(replica):
+                    self._watch(other)
+
+    def _watch(self, replica: int) -> None:
+        step = self._cluster.nodes[replica].step
+        if step is not None:
+            heappush(self._ends, (step.ends_s, replica))
+
+
+class _Recorder:
+    """Writes down what becomes of each request."""
+
+    def __init__(self, arrivals: Sequence[Arrival], controller: Controller) -> None:
+        size = len(arrivals)
+        self._arrivals = arrivals
+        self._controller = controller
+        self.ttft_s = np.full(size, np.nan)
+        self.finished_s = np.full(size, np.nan)
+        self.replica = np.zeros(size, dtype=np.int64)
+        self.hits = {t: np.zeros(size, dtype=np.int64) for t in ("hbm", "copied", "ram", "disk")}
+
+    def started(self, job: Job, replica: int, cluster: CausalCluster) -> None:
+        """Note what `job` found, by where it came from, and which transfers it used."""
+        left, cache = job.done_tokens, cluster.nodes[replica].cache
+        for run in job.path:
+            if left <= 0:
+                return
+            tokens = min(left, cache.valid[run] * cluster.block_tokens)
+            left -= tokens
+            tier, origin = "hbm", cache.origin.get(run)
+            if origin is not None:
+                moving = cluster.transfers.all[origin]
+                moving.used = True
+                if moving.copy is not None:
+                    tier = "copied"
+                elif origin == job.loaded_by:
+                    tier = moving.tier
+            self.hits[tier][job.index] += tokens
+
+    def first_token(self, job: Job, replica: int, at_s: float) -> None:
+        """Note the TTFT, and let the controller know."""
+        arrival = self._arrivals[job.index]
+        ttft_s = at_s - arrival.at_s
+        self.ttft_s[job.index] = ttft_s
+        self.replica[job.index] = replica
+        if arrival.request_id:
+            hits = sum(int(tokens[job.index]) for tokens in self.hits.values())
+            feedback = Feedback(arrival.request_id, f"r{replica}", ttft_s, hits)
+            self._controller.on_first_token(feedback)
+
+    def finished(self, job: Job, replica: int, at_s: float) -> None:
+        """Note when the last token came."""
+        self.finished_s[job.index] = at_s
+
+    def result(self, cluster: CausalCluster, reasons: dict[str, int]) -> Result:
+        """Return all of it."""
+        assert not np.isnan(self.finished_s).any(), "a request was lost"
+        return Result(
+            arrived_s=np.array([arrival.at_s for arrival in self._arrivals]),
+            ttft_s=self.ttft_s,
+            finished_s=self.finished_s,
+            replica=self.replica,
+            input_tokens=np.array([a.input_tokens for a in self._arrivals], dtype=np.int64),
+            hit_tokens=self.hits,
+            transfers=tuple(_transfer(moving) for moving in cluster.transfers.all),
+            decisions=reasons,
+        )
+
+
+def _transfer(moving: Moving) -> Transfer:
+    copy = moving.copy
+    return Transfer(
+        started_s=moving.started_s,
+        ended_s=moving.ended_s,
+        source=moving.source,
+        target=moving.target,
+        source_tier=moving.tier,
+        prefix_key=copy.prefix.key if copy else 0,
+        blocks=moving.blocks,
+        size_bytes=moving.size_bytes,
+        asked=copy is not None,
+        used=moving.used,
+        reason=copy.reason if copy else "needed by a request that is about to run",
+    )
+
+
+def simulate_causal(
+    setup: Setup,
+    controller: Controller,
+    arrivals: Sequence[Arrival],
+    parameters: CausalParameters = DEFAULTS,
+) -> Result:
+    """Run a fresh `controller` on the causal engine. Nothing in it is random.
+
+    Raises
+    ------
+    ValueError
+        If a request needs more KV than a replica has room for.
+    """
+    recorder = _Recorder(arrivals, controller)
+    cluster = CausalCluster(setup, arrivals, parameters, recorder)
+    reasons = _Loop(cluster, controller).run(arrivals)
+    return recorder.result(cluster, reasons)

@@ -1,0 +1,288 @@
+"""The causal engine's replicas: as a policy sees them, and what can be done to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from btb.simulation.replica import Job, Replica
+from btb.simulation.runs import Path, cut_into_runs
+from btb.simulation.setups import Setup
+from btb.simulation.tiers import ReplicaCache
+from btb.simulation.transfers import Moving, Transfers
+from forecasting.arrival import Arrival
+from policies.base import Copy
+
+
+@dataclass(frozen=True, slots=True)
+class CausalParameters:
+    """What the causal engine takes beside a setup.
+
+    `chunk_tokens` is vLLM's usual `max_num_batched_tokens`. `ram_bytes` is what a node with one or
+    two terabytes can give to each of its replicas, `disk_bytes` what of its NVMe. `copy_latency_s`
+    covers lease, placing and commit: three round trips and their handling.
+    """
+
+    chunk_tokens: int = 2048
+    ram_bytes: float = 512e9
+    disk_bytes: float = 0.0
+    copy_latency_s: float = 0.001
+
+
+class Observer(Protocol):
+    """Is told what becomes of each request: the job, its replica's number, and when."""
+
+    def started(self, job: Job, replica: int, cluster: "CausalCluster") -> None:
+        """Its prefill begins; `job.done_tokens` need not be computed."""
+        ...
+
+    def first_token(self, job: Job, replica: int, at_s: float) -> None:
+        """Its first token came."""
+        ...
+
+    def finished(self, job: Job, replica: int, at_s: float) -> None:
+        """Its last token came."""
+        ...
+
+
+class CausalCluster:
+    """Replicas and the links between them (`policies.base.ClusterView`), at `now_s`."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        arrivals: Sequence[Arrival],
+        parameters: CausalParameters,
+        observer: Observer,
+    ) -> None:
+        self._setup = setup
+        self._arrivals = arrivals
+        self._runs = cut_into_runs(arrivals)
+        self.block_tokens = arrivals[0].block_tokens if arrivals else 256
+        self._observer = observer
+        self.block_bytes = int(setup.kv_token_bytes * self.block_tokens)
+        self.replicas = tuple(f"r{index}" for index in range(setup.replicas))
+        self.now_s = 0.0
+        self.nodes = [self._make_replica(n, parameters, observer) for n in range(setup.replicas)]
+        self.transfers = Transfers(
+            setup, [node.cache for node in self.nodes], self.block_bytes, parameters.copy_latency_s
+        )
+        self._expected_s: list[dict[int, float]] = [{} for _ in self.nodes]
+        self._unblocked: list[int] = []
+
+    def _make_replica(
+        self, number: int, parameters: CausalParameters, observer: Observer
+    ) -> Replica:
+        cache = ReplicaCache(
+            self._runs.blocks,
+            int(self._setup.kv_capacity_bytes / self.block_bytes),
+            int(parameters.ram_bytes / self.block_bytes),
+            int(parameters.disk_bytes / self.block_bytes),
+        )
+        return Replica(
+            self._setup,
+            cache,
+            block_tokens=self.block_tokens,
+            chunk_tokens=parameters.chunk_tokens,
+            ready=lambda job: self._is_ready(number, job),
+            started=lambda job: observer.started(job, number, self),
+            first_token=lambda job, at_s: self._on_first_token(number, job, at_s),
+            finished=lambda job, at_s: observer.finished(job, number, at_s),
+        )
+
+    # What a policy may ask.
+
+    def loads(self) -> list[int]:
+        """Requests waiting or running on each replica."""
+        return [node.load for node in self.nodes]
+
+    def queue_s(self) -> list[float]:
+        """Seconds of prefill ahead of a request that joined each queue now."""
+        now_s = self.now_s
+        return [node.backlog_s(now_s) for node in self.nodes]
+
+    def resident_blocks(self, chain: Sequence[int]) -> list[int]:
+        """Leading blocks of `chain` in each replica's HBM, ready to be used."""
+        path, limit = self._runs.path(chain), len(chain)
+        return [min(node.cache.matched(path), limit) for node in self.nodes]
+
+    def stored_blocks(self, chain: Sequence[int]) -> list[int]:
+        """Leading blocks of `chain` in each replica's HBM, RAM or disk."""
+        path, limit = self._runs.path(chain), len(chain)
+        return [min(node.cache.stored(path), limit) for node in self.nodes]
+
+    def pending(self, chain: Sequence[int]) -> list[tuple[int, float]]:
+        """Leading blocks each replica will hold, and seconds until then, as estimated."""
+        path, limit = self._runs.path(chain), len(chain)
+        return [self._pending_at(number, path, limit) for number in range(len(self.nodes))]
+
+    def _pending_at(self, number: int, path: Path, limit: int) -> tuple[int, float]:
+        expected, cache = self._expected_s[number], self.nodes[number].cache
+        if not expected:
+            return 0, 0.0
+        blocks, ready_s, any_expected = 0, self.now_s, False
+        for run in path:
+            if cache.valid[run] < cache.run_blocks(run):
+                at_s = expected.get(run)
+                if at_s is None:
+                    break
+                any_expected = True
+                ready_s = max(ready_s, at_s)
+            blocks += cache.run_blocks(run)
+        return (min(blocks, limit), ready_s - self.now_s) if any_expected else (0, 0.0)
+
+    def prefill_s(self, tokens: int, context_tokens: int) -> float:
+        """Seconds to compute `tokens` after `context_tokens`."""
+        return self._setup.prefill_s(tokens, context_tokens)
+
+    def copy_s(self, source: int, target: int, size_bytes: float) -> float:
+        """Seconds from one replica's memory into another's, as the links are now."""
+        return self.transfers.seconds(source, target, "hbm", size_bytes)
+
+    def load_s(self, replica: int, size_bytes: float) -> float:
+        """Seconds from the replica's own RAM, as its host link is now."""
+        return self.transfers.seconds(replica, replica, "ram", size_bytes)
+
+    def free_bytes(self) -> list[float]:
+        """HBM that nothing holds."""
+        return [float(node.cache.free_blocks * self.block_bytes) for node in self.nodes]
+
+    # What can be done.
+
+    def enqueue(self, index: int, replica: int) -> bool:
+        """Queue the arrival `index`; return whether the replica's step changed."""
+        arrival, node = self._arrivals[index], self.nodes[replica]
+        path, chain_blocks = self._runs.paths[index], len(arrival.chain)
+        tokens = arrival.input_tokens + arrival.output_tokens
+        extra_blocks = max(0, -(-tokens // self.block_tokens) - chain_blocks)
+        if chain_blocks + extra_blocks > node.cache.capacity_blocks:
+            raise ValueError(
+                f"request {index} needs {tokens} tokens of KV; a replica of {self._setup.name} has "
+                f"room for {node.cache.capacity_blocks * self.block_tokens}"
+            )
+        known = self._expect(replica, path)
+        hit_tokens = min(known * self.block_tokens, arrival.input_tokens - 1)
+        estimate_s = self._setup.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+        ready_s = self.now_s + node.backlog_s(self.now_s) + estimate_s
+        for run in path:
+            if node.cache.valid[run] < node.cache.run_blocks(run):
+                self._expected_s[replica].setdefault(run, ready_s)
+        job = Job(
+            index=index,
+            path=path,
+            chain_blocks=chain_blocks,
+            extra_blocks=extra_blocks,
+            input_tokens=arrival.input_tokens,
+            output_tokens=arrival.output_tokens,
+            estimate_s=estimate_s,
+        )
+        return node.join(job, self.now_s)
+
+    def _expect(self, replica: int, path: Path) -> int:
+        """Return how many leading blocks of `path` will be there when a job's turn comes."""
+        cache, expected, count = self.nodes[replica].cache, self._expected_s[replica], 0
+        for run in path:
+            if cache.valid[run] < cache.run_blocks(run) and run not in expected:
+                return count + cache.valid[run]
+            count += cache.run_blocks(run)
+        return count
+
+    def start_copy(self, copy: Copy, source: int, target: int) -> None:
+        """Begin `copy` with what the source holds, or plan it for when the source will hold more.
+
+        Nothing happens if the target holds or gets that much already, or has no room for it.
+        """
+        path = self._runs.path(copy.chain)
+        cache, holder = self.nodes[target].cache, self.nodes[source].cache
+        in_hbm = holder.matched(path)
+        blocks = min(copy.prefix.blocks, max(in_hbm, holder.stored(path)))
+        starts_s = self.now_s
+        coming, wait_s = self._pending_at(source, path, copy.prefix.blocks)
+        if coming > blocks:
+            blocks, starts_s = coming, self.now_s + wait_s
+        inbound = self.transfers.inbound(target, path)
+        already = self.transfers.brings(inbound, path) if inbound else 0
+        if blocks <= max(cache.matched(path), already):
+            return
+        tier = "ram" if coming < blocks and in_hbm < blocks else "hbm"
+        moving = self.transfers.plan(source, target, tier, path, blocks, starts_s, copy)
+        self._expect_transfer(moving)
+        if coming < blocks:
+            self._begin(moving)
+
+    def _expect_transfer(self, moving: Moving) -> None:
+        ends_s = self.transfers.ends_s(moving)
+        for run in moving.path:
+            self._expected_s[moving.target].setdefault(run, ends_s)
+
+    def _begin(self, moving: Moving) -> bool:
+        """Begin a planned transfer; if there is no room for it, its jobs go on without."""
+        if self.transfers.begin(moving, self.now_s):
+            return True
+        self._forget(moving)
+        return False
+
+    def _forget(self, moving: Moving) -> None:
+        for run in moving.path:
+            self._expected_s[moving.target].pop(run, None)
+        self._unblocked.append(moving.target)
+        self.nodes[moving.target].unblock(moving.waiting)
+        moving.waiting = []
+
+    def follow_up(self, replica: int) -> list[int]:
+        """Begin what waited for KV at `replica`; return the replicas whose step changed."""
+        for moving in self.transfers.planned(replica):
+            self._begin(moving)
+        woken, self._unblocked = self._unblocked, []
+        return [number for number in woken if self.nodes[number].wake(self.now_s)]
+
+    def land(self) -> list[int]:
+        """Let the transfers land that have come; return the replicas whose step changed."""
+        changed = []
+        for moving in self.transfers.land(self.now_s):
+            self._forget(moving)
+            self._unblocked.append(moving.source)  # what it pinned there may have been in the way
+            changed += self.follow_up(moving.target)
+        return changed
+
+    def _is_ready(self, number: int, job: Job) -> bool:
+        """Whether `job` can start now: no KV is on its way, or could be, that is worth a wait."""
+        cache = self.nodes[number].cache
+        have = cache.matched(job.path)
+        job.done_tokens = min(have * self.block_tokens, job.input_tokens - 1)
+        moving = self.transfers.inbound(number, job.path)
+        if moving is not None and self.transfers.brings(moving, job.path) > have:
+            gain_s = self._compute_s(job, have, self.transfers.brings(moving, job.path))
+            if self.transfers.ends_s(moving) - self.now_s < gain_s:
+                moving.waiting.append(job)
+                return False
+        return not self._load(number, job, have)
+
+    def _compute_s(self, job: Job, have: int, blocks: int) -> float:
+        context = have * self.block_tokens
+        tokens = min(blocks * self.block_tokens, job.input_tokens) - context
+        return self._setup.prefill_s(max(0, tokens), context)
+
+    def _load(self, number: int, job: Job, have: int) -> bool:
+        """Begin to load what the replica's own RAM or disk holds of `job`, if that is quicker."""
+        cache = self.nodes[number].cache
+        stored = cache.stored(job.path)
+        if stored <= have or job.loaded_by >= 0:
+            return False
+        tier = "ram" if cache.stored_in_ram(job.path) >= stored else "disk"
+        size_bytes = (stored - have) * self.block_bytes
+        load_s = self.transfers.seconds(number, number, tier, size_bytes)
+        if load_s >= self._compute_s(job, have, stored):
+            return False
+        moving = self.transfers.plan(number, number, tier, job.path, stored, self.now_s)
+        self._expect_transfer(moving)
+        if not self._begin(moving):
+            return False
+        job.loaded_by = moving.number
+        moving.waiting.append(job)
+        return True
+
+    def _on_first_token(self, number: int, job: Job, at_s: float) -> None:
+        expected = self._expected_s[number]
+        for run in job.path:
+            expected.pop(run, None)
+        self._observer.first_token(job, number, at_s)
