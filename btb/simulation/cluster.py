@@ -229,9 +229,13 @@ class CausalCluster:
         moving.waiting = []
 
     def follow_up(self, replica: int) -> list[int]:
-        """Begin what waited for KV at `replica`; return the replicas whose step changed."""
+        """Begin, or give up, what waits for KV at `replica`; return whose step changed."""
         for moving in self.transfers.planned(replica):
-            self._begin(moving)
+            if self.nodes[replica].cache.matched(moving.path) >= moving.blocks:
+                self._begin(moving)
+            elif self._pending_at(replica, moving.path, moving.blocks)[0] < moving.blocks:
+                self.transfers.give_up(moving)
+                self._forget(moving)
         woken, self._unblocked = self._unblocked, []
         return [number for number in woken if self.nodes[number].wake(self.now_s)]
 
@@ -252,10 +256,24 @@ class CausalCluster:
         moving = self.transfers.inbound(number, job.path)
         if moving is not None and self.transfers.brings(moving, job.path) > have:
             gain_s = self._compute_s(job, have, self.transfers.brings(moving, job.path))
-            if self.transfers.ends_s(moving) - self.now_s < gain_s:
+            wait_s = self.transfers.ends_s(moving) - self.now_s
+            if wait_s < gain_s and not self._waits_for_itself(number, moving):
                 moving.waiting.append(job)
                 return False
         return not self._load(number, job, have)
+
+    def _waits_for_itself(self, number: int, moving: Moving) -> bool:
+        """Whether what `moving` brings is, by way of others, to come from replica `number`."""
+        seen = set()
+        while moving.flow is None and moving.source not in seen:
+            if moving.source == number:
+                return True
+            seen.add(moving.source)
+            before = self.transfers.inbound(moving.source, moving.path)
+            if before is None:
+                return False
+            moving = before
+        return moving.flow is None
 
     def _compute_s(self, job: Job, have: int, blocks: int) -> float:
         context = have * self.block_tokens
@@ -285,4 +303,7 @@ class CausalCluster:
         expected = self._expected_s[number]
         for run in job.path:
             expected.pop(run, None)
+        for moving in self.transfers.planned(number):
+            if self.nodes[number].cache.matched(moving.path) >= moving.blocks:
+                self._begin(moving)
         self._observer.first_token(job, number, at_s)

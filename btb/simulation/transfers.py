@@ -112,9 +112,14 @@ class Transfers:
         return True
 
     def planned(self, source: int) -> list[Moving]:
-        """Return the transfers that wait for `source` to have their KV, and now can begin."""
-        cache = self._caches[source]
-        return [m for m in self._planned[source] if cache.matched(m.path) >= m.blocks]
+        """Return the transfers that wait for `source` to have their KV."""
+        return list(self._planned[source])
+
+    def give_up(self, moving: Moving) -> None:
+        """Forget a planned transfer."""
+        self._planned[moving.source].remove(moving)
+        self._inbound[moving.target].remove(moving)
+        moving.size_bytes = 0.0
 
     def inbound(self, target: int, path: Path) -> Moving | None:
         """Return the transfer to `target` that brings most of `path`, if there is one."""
