@@ -1,9 +1,10 @@
 """What every learner here can do."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, Self
 
 from models.counts import Counts
+from models.state import State
 
 HORIZONS_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
 """How far ahead forecasts look, in seconds."""
@@ -30,7 +31,7 @@ class CountModel(Protocol):
     One model serves all prefixes: what it knows of a single one is in the features, so a prefix
     that was never seen before already gets an answer, and memory does not grow with prefixes.
     `learn_one` changes the model, `predict_one` never does, and a fresh model already predicts.
-    `models.checks` holds every model to this.
+    A model is made from its horizon in seconds. `models.checks` holds every model to this.
     """
 
     def predict_one(self, x: Features) -> Counts:
@@ -39,4 +40,19 @@ class CountModel(Protocol):
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon, where `x` was known."""
+        ...
+
+    def to_state(self) -> State:
+        """Return all that was learnt as plain JSON values; `from_state` goes on from there."""
+        ...
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the model that `to_state` described.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing or is not what it should be; the message names it.
+        """
         ...

@@ -1,8 +1,9 @@
 """Ours: the least expected delay, for this request and for those that the forecast sees coming."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import exp, inf
 from random import Random
 
 from forecasting.arrival import Arrival
@@ -11,27 +12,40 @@ from policies.base import Chain, ClusterView, Copy, Decision, Feedback
 from policies.cost import Way, ways
 from policies.ranking import first_by, ranked
 
-MAX_HOT = 256
-"""Prefixes whose latest forecast is kept."""
+RATE_TAU_S = 60.0
+"""Time over which the rate of all arrivals is averaged, exponentially."""
+
+MAX_HOT = 1_000
+"""Prefixes whose latest forecast is kept; the longest unseen is forgotten past this."""
+
+WATCHED = 4
+"""Prefixes, those expected most often, that a request's compute is weighed against."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hot:
-    """A prefix that more requests are expected for: `rate_s` a second, as forecast at `at_s`."""
+    """A prefix that `rate_rps` more requests a second are expected for, as forecast at `at_s`."""
 
     chain: Chain
     tokens: int
-    rate_s: float
+    rate_rps: float
     at_s: float
 
 
 class Btb:
     """Routes each request to where it costs least delay, and copies KV where that needs it.
 
-    The delay is the request's own TTFT, plus what its compute adds to the wait of requests that
-    the forecast expects for other prefixes, less what it takes from the wait of those expected for
-    its own. A prefix that is being computed or received is waited for, or copied on from there,
-    where that is better than computing it again.
+    The delay of a way to serve a request is
+
+        its own TTFT
+        + work price x its compute: while all replicas are busy, whoever comes waits for it
+        + what its compute adds to the wait of requests expected for other prefixes
+        + the wait that is left for requests expected for its own prefix
+        + link price x the seconds that its copy keeps a link busy
+
+    A wait of w seconds is w - t for who comes in t seconds, so r arrivals a second wait r w² / 2 in
+    all. A prefix that is being computed or received is waited for, or copied on from there as soon
+    as it is there, where that costs less than computing it again.
 
     Parameters
     ----------
@@ -39,125 +53,156 @@ class Btb:
         Seconds of delay that one second of a replica's links is worth.
     horizon_s
         How far ahead forecasts are asked; one of `models.base.HORIZONS_S`.
-    watched
-        How many other prefixes, those expected most often, a request's compute is weighed against.
     """
 
     wants_forecast = True
 
-    def __init__(
-        self,
-        rng: Random,
-        *,
-        link_price: float = 0.5,
-        horizon_s: float = 15.0,
-        watched: int = 4,
-    ) -> None:
+    def __init__(self, rng: Random, *, link_price: float = 0.5, horizon_s: float = 15.0) -> None:
         self._rng = rng
         self._link_price = link_price
         self._horizon_s = horizon_s
-        self._watched = watched
         self._hot: OrderedDict[int, _Hot] = OrderedDict()
+        self._arrivals = 0.0
+        self._last_s = 0.0
 
     def decide(
         self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float
     ) -> Decision:
         """Return where `arrival` goes, and what is copied for it."""
-        own_rate = self._remember(arrival, forecasts, now_s)
+        self._count_arrival(now_s)
+        rate_rps = self._remember(arrival, forecasts, now_s)
         found = ways(arrival, cluster)
-        scores = self._scores(found, arrival, own_rate, cluster, now_s)
+        scores = self._scores(found, arrival, rate_rps, cluster, now_s)
         first = first_by(scores, self._rng)
         way = found[first]
-        copies = (self._fetch(way, arrival, cluster),) if way.source >= 0 else ()
+        copies: tuple[Copy, ...] = ()
+        if way.source >= 0:
+            others = [s for w, s in zip(found, scores, strict=True) if w.source < 0]
+            saved_s = min(others, default=inf) - scores[first]
+            copies = (self._copy(way, arrival, rate_rps, saved_s, cluster, now_s),)
         return Decision(ranked(cluster.replicas, scores, first), copies, way.how)
 
+    def learn_one(self, decision: Decision, feedback: Feedback) -> None:
+        """Do nothing: the costs are the cluster's, and the forecasts learn elsewhere."""
+
+    def _count_arrival(self, now_s: float) -> None:
+        self._arrivals = 1.0 + self._arrivals * exp((self._last_s - now_s) / RATE_TAU_S)
+        self._last_s = now_s
+
     def _remember(self, arrival: Arrival, forecasts: Sequence[Forecast], now_s: float) -> float:
-        rate = 0.0
-        for forecast in forecasts:
-            rate = forecast.mean(self._horizon_s) / self._horizon_s
-        if forecasts and forecasts[-1].seen > 1:
-            prefix = forecasts[-1].prefix
+        """Keep the forecast of the deepest prefix that is shared, and return its rate."""
+        if not forecasts or self._horizon_s not in forecasts[-1].counts:
+            return 0.0
+        forecast = forecasts[-1]
+        rate_rps = forecast.mean(self._horizon_s) / self._horizon_s
+        if forecast.seen > 1:
+            prefix = forecast.prefix
             chain = arrival.chain[: prefix.blocks]
-            self._hot[prefix.key] = _Hot(chain, prefix.tokens, rate, now_s)
+            self._hot[prefix.key] = _Hot(chain, prefix.tokens, rate_rps, now_s)
             self._hot.move_to_end(prefix.key)
             if len(self._hot) > MAX_HOT:
                 self._hot.popitem(last=False)
-        return rate
+        return rate_rps
 
     def _scores(
         self,
         found: list[Way],
         arrival: Arrival,
-        own_rate: float,
+        rate_rps: float,
         cluster: ClusterView,
         now_s: float,
     ) -> list[float]:
+        work_price = self._arrivals / RATE_TAU_S / len(found) * min(cluster.queue_s())
+        own_wait_s = min((way.ttft_s - way.work_s for way in found if way.blocks), default=inf)
+        most_work_s = max(way.work_s for way in found)
+        others = [
+            (hot.rate_rps, _waits(hot, arrival, cluster))
+            for hot in self._expected(arrival, most_work_s, now_s)
+        ]
         scores = []
-        others = self._others(arrival, cluster, now_s, max(way.work_s for way in found))
-        ready_s = min((way.ttft_s - way.work_s for way in found if way.blocks), default=1e9)
         for way in found:
-            score = way.ttft_s
+            wait_s = min(own_wait_s, way.ttft_s)
+            score = way.ttft_s + work_price * way.work_s + rate_rps * wait_s * wait_s / 2
+            score += sum(rate * _added(waits_s, way) for rate, waits_s in others)
             if way.source >= 0:
-                size = way.blocks * cluster.block_bytes
-                score += self._link_price * cluster.copy_s(way.source, way.replica, size)
-            own_s = min(ready_s, way.ttft_s)
-            score += own_rate * own_s * own_s / 2
-            for rate, waits_s in others:
-                score += rate * _added(waits_s, way)
+                size_bytes = way.blocks * cluster.block_bytes
+                copy_s = cluster.copy_s(way.source, way.replica, size_bytes)
+                score += self._link_price * copy_s
             scores.append(score)
         return scores
 
-    def _others(
-        self, arrival: Arrival, cluster: ClusterView, now_s: float, work_s: float
-    ) -> list[tuple[float, list[float]]]:
-        """Return rate and wait on each replica of the other prefixes that are expected most."""
-        fresh = [
+    def _expected(self, arrival: Arrival, work_s: float, now_s: float) -> list[_Hot]:
+        """Return the other prefixes that are expected most, if `work_s` could be in their way."""
+        in_the_way = [
             hot
-            for hot in self._hot.values()
-            if now_s - hot.at_s < self._horizon_s
-            and hot.rate_s * work_s > 0.1
-            and hot.chain[-1] not in arrival.chain
+            for hot in self._fresh(now_s)
+            if hot.rate_rps * work_s > 0.1 and not _begins_with(arrival.chain, hot.chain)
         ]
-        fresh.sort(key=lambda hot: -hot.rate_s)
-        return [(hot.rate_s, _waits(hot, arrival, cluster)) for hot in fresh[: self._watched]]
+        in_the_way.sort(key=lambda hot: -hot.rate_rps)
+        return in_the_way[:WATCHED]
 
-    def _fetch(self, way: Way, arrival: Arrival, cluster: ClusterView) -> Copy:
-        chain = arrival.chain[: way.blocks]
-        size = way.blocks * cluster.block_bytes
+    def _fresh(self, now_s: float) -> Iterator[_Hot]:
+        for hot in reversed(self._hot.values()):
+            if now_s - hot.at_s > self._horizon_s:
+                return
+            yield hot
+
+    def _copy(
+        self,
+        way: Way,
+        arrival: Arrival,
+        rate_rps: float,
+        saved_s: float,
+        cluster: ClusterView,
+        now_s: float,
+    ) -> Copy:
+        source, target = cluster.replicas[way.source], cluster.replicas[way.replica]
+        size_bytes = way.blocks * cluster.block_bytes
+        expected = rate_rps * self._horizon_s
         return Copy(
-            prefix=Prefix(chain[-1], way.blocks, way.blocks * arrival.block_tokens),
-            chain=chain,
-            source=cluster.replicas[way.source],
-            target=cluster.replicas[way.replica],
-            size_bytes=size,
-            deadline_s=0.0,
-            value_s=0.0,
-            cost_s=0.0,
-            reason="a request waits for it",
+            prefix=Prefix(
+                arrival.chain[way.blocks - 1], way.blocks, way.blocks * arrival.block_tokens
+            ),
+            chain=arrival.chain[: way.blocks],
+            source=source,
+            target=target,
+            size_bytes=size_bytes,
+            deadline_s=now_s + way.ttft_s - way.work_s,
+            value_s=saved_s,
+            cost_s=cluster.copy_s(way.source, way.replica, size_bytes),
+            reason=f"a request waits for it; {expected:.0f} more expected in "
+            f"{self._horizon_s:g} s; saves {saved_s:.1f} s of delay",
         )
 
-    def learn_one(self, decision: Decision, feedback: Feedback) -> None:
-        """Do nothing yet."""
+
+def _begins_with(chain: Chain, other: Chain) -> bool:
+    return len(chain) >= len(other) and chain[len(other) - 1] == other[-1]
 
 
 def _waits(hot: _Hot, arrival: Arrival, cluster: ClusterView) -> list[float]:
-    like = Arrival(
+    """Return how long the next request for `hot` would wait on each replica for its prefix."""
+    following = Arrival(
         at_s=arrival.at_s,
         chain=hot.chain,
         block_tokens=arrival.block_tokens,
         input_tokens=hot.tokens + arrival.block_tokens,
     )
-    return [way.ttft_s - way.work_s if way.blocks else way.ttft_s for way in ways(like, cluster)]
+    return [
+        way.ttft_s - way.work_s if way.blocks else way.ttft_s for way in ways(following, cluster)
+    ]
 
 
 def _added(waits_s: list[float], way: Way) -> float:
     """Return the seconds that `way` adds to the waits of one arrival a second, summed.
 
-    A wait of w seconds now is w - t for one that comes in t seconds: w² / 2 in all.
+    The next request for a prefix goes where its wait is shortest; only if that is where `way`
+    computes does it have to wait longer, or go elsewhere.
     """
     before_s = min(waits_s)
-    after_s = min(
-        max(wait_s, way.ttft_s) if replica == way.replica else wait_s
-        for replica, wait_s in enumerate(waits_s)
-    )
+    if waits_s[way.replica] > before_s:
+        return 0.0
+    after_s = max(before_s, way.ttft_s)
+    for replica, wait_s in enumerate(waits_s):
+        if replica != way.replica and wait_s < after_s:
+            after_s = wait_s
     return (after_s * after_s - before_s * before_s) / 2

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from forecasting.arrival import Arrival
 from policies.base import ClusterView
 
+FAR_S = 60.0
+"""Nobody can say what a cache will hold when a request starts that waits longer than this, in
+seconds; nothing is copied for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -50,7 +54,9 @@ def ways(arrival: Arrival, cluster: ClusterView) -> list[Way]:
             size = (stored[replica] - here[replica]) * cluster.block_bytes
             ready_s = max(wait_s, cluster.load_s(replica, size))
             offers.append((stored[replica], ready_s, -1, "in its RAM"))
-        if source not in (-1, replica) and source_blocks > max(here[replica], pending[replica][0]):
+        known = max(here[replica], pending[replica][0])
+        near = max(wait_s, source_s) <= FAR_S
+        if near and source not in (-1, replica) and source_blocks > known:
             size = (source_blocks - here[replica]) * cluster.block_bytes
             ready_s = max(wait_s, source_s + cluster.copy_s(source, replica, size))
             offers.append((source_blocks, ready_s, source, "copied from a peer"))

@@ -143,7 +143,7 @@ class _Recorder:
             replica=self.replica,
             input_tokens=np.array([a.input_tokens for a in self._arrivals], dtype=np.int64),
             hit_tokens=self.hits,
-            transfers=tuple(_transfer(moving) for moving in cluster.transfers.all),
+            transfers=tuple(_transfer(m) for m in cluster.transfers.all if m.flow is not None),
             decisions=reasons,
         )
 
