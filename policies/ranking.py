@@ -19,6 +19,6 @@ def ranked(names: Sequence[str], keys: Sequence[Key], first: int) -> tuple[str, 
     >>> ranked(["a", "b", "c"], [2.0, 1.0, 1.0], first=2)
     ('c', 'b', 'a')
     """
-    order: list[int] = sorted(range(len(names)), key=lambda index: keys[index])
+    order: list[int] = sorted(range(len(names)), key=keys.__getitem__)
     order.remove(first)
     return (names[first], *[names[index] for index in order])

@@ -5,6 +5,7 @@ Python's generator, seeded with 42 for each window as there, so not even chance 
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from btb.controller import Controller
+from btb.simulation.causal import simulate_causal
+from btb.simulation.cluster import CausalParameters
 from btb.simulation.engines import ENGINES
 from btb.simulation.setups import ARTICLE_SETUPS, SETUPS
 from btb.traces.generate import article_windows, read_article
@@ -68,3 +71,32 @@ def test_the_prototype_engine_gives_the_articles_figures(
     assert pooled[int(0.50 * len(pooled))] == pytest.approx(want["p50"], rel=1e-6)
     assert pooled[int(0.95 * len(pooled))] == pytest.approx(want["p95"], rel=1e-6)
     assert pooled[int(0.99 * len(pooled))] == pytest.approx(want["p99"], rel=1e-6)
+
+
+# The causal engine against an independent causal model of the same windows, without attention and
+# with the article's KV sizes: mean and p95 TTFT in seconds, from ../shared/reference/README.md.
+CAUSAL = {
+    ("glm45_h100x4", "cache_aware"): (0.310, 1.95),
+    ("glm45_h100x4", "early_rdma"): (0.123, 1.23),
+    ("glm52_h100x8", "cache_aware"): (0.138, 1.14),
+    ("glm52_h100x8", "early_rdma"): (0.0614, 0.295),
+}
+
+
+@pytest.mark.parametrize(("setup", "policy"), CAUSAL)
+def test_the_causal_engine_agrees_with_an_independent_one(
+    setup: str, policy: str, windows: dict[str, list[list[Arrival]]]
+) -> None:
+    model = SETUPS[setup].model
+    as_there = replace(SETUPS[setup], model=replace(model, kv_bytes=model.article_kv_bytes))
+    parameters = CausalParameters(attention=False, ram_bytes=1e15)
+    ttft_s = [
+        simulate_causal(
+            as_there, Controller(make_policy(policy, seed=1), Forecaster({})), arrivals, parameters
+        ).ttft_s
+        for arrivals in windows["b60"]
+    ]
+    pooled = np.sort(np.concatenate(ttft_s))
+    mean_s, p95_s = CAUSAL[setup, policy]
+    assert pooled.mean() == pytest.approx(mean_s, rel=0.03)
+    assert pooled[int(0.95 * len(pooled))] == pytest.approx(p95_s, rel=0.03)

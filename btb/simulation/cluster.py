@@ -19,13 +19,15 @@ class CausalParameters:
 
     `chunk_tokens` is vLLM's usual `max_num_batched_tokens`. `ram_bytes` is what a node with one or
     two terabytes can give to each of its replicas, `disk_bytes` what of its NVMe. `copy_latency_s`
-    covers lease, placing and commit: three round trips and their handling.
+    covers lease, placing and commit: three round trips and their handling. Without `attention`
+    prefill is linear in tokens, as in the article.
     """
 
     chunk_tokens: int = 2048
     ram_bytes: float = 512e9
     disk_bytes: float = 0.0
     copy_latency_s: float = 0.001
+    attention: bool = True
 
 
 class Observer(Protocol):
@@ -59,6 +61,7 @@ class CausalCluster:
         self._runs = cut_into_runs(arrivals)
         self.block_tokens = arrivals[0].block_tokens if arrivals else 256
         self._observer = observer
+        self._attention = parameters.attention
         self.block_bytes = int(setup.kv_token_bytes * self.block_tokens)
         self.replicas = tuple(f"r{index}" for index in range(setup.replicas))
         self.now_s = 0.0
@@ -83,6 +86,7 @@ class CausalCluster:
             cache,
             block_tokens=self.block_tokens,
             chunk_tokens=parameters.chunk_tokens,
+            prefill_s=self.prefill_s,
             ready=lambda job: self._is_ready(number, job),
             started=lambda job: observer.started(job, number, self),
             first_token=lambda job, at_s: self._on_first_token(number, job, at_s),
@@ -132,7 +136,7 @@ class CausalCluster:
 
     def prefill_s(self, tokens: int, context_tokens: int) -> float:
         """Seconds to compute `tokens` after `context_tokens`."""
-        return self._setup.prefill_s(tokens, context_tokens)
+        return self._setup.prefill_s(tokens, context_tokens, attention=self._attention)
 
     def copy_s(self, source: int, target: int, size_bytes: float) -> float:
         """Seconds from one replica's memory into another's, as the links are now."""
@@ -161,7 +165,7 @@ class CausalCluster:
             )
         known = self._expect(replica, path)
         hit_tokens = min(known * self.block_tokens, arrival.input_tokens - 1)
-        estimate_s = self._setup.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+        estimate_s = self.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
         ready_s = self.now_s + node.backlog_s(self.now_s) + estimate_s
         for run in path:
             if node.cache.valid[run] < node.cache.run_blocks(run):
@@ -278,7 +282,7 @@ class CausalCluster:
     def _compute_s(self, job: Job, have: int, blocks: int) -> float:
         context = have * self.block_tokens
         tokens = min(blocks * self.block_tokens, job.input_tokens) - context
-        return self._setup.prefill_s(max(0, tokens), context)
+        return self.prefill_s(max(0, tokens), context)
 
     def _load(self, number: int, job: Job, have: int) -> bool:
         """Begin to load what the replica's own RAM or disk holds of `job`, if that is quicker."""

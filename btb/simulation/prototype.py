@@ -71,9 +71,9 @@ class PrototypeCluster:
         self._warming: list[_Warming] = []
         self._all_warmings: list[_Warming] = []
         self._warmed: dict[tuple[int, int], _Warming] = {}
-        self._ttft_s = np.zeros(len(arrivals))
-        self._finished_s = np.zeros(len(arrivals))
-        self._replica = np.zeros(len(arrivals), dtype=np.int64)
+        self._ttft_s = [0.0] * len(arrivals)
+        self._finished_s = [0.0] * len(arrivals)
+        self._replica = [0] * len(arrivals)
         self._hit_tokens = {
             tier: np.zeros(len(arrivals), dtype=np.int64) for tier in ("hbm", "ram", "copied")
         }
@@ -227,13 +227,14 @@ class PrototypeCluster:
             node.hold(run, self._blocks[run])
         if self._tails[index]:
             node.hold(self._first_tail + index, self._tails[index])
-        node.evict()
+        if node.free_blocks < 0:
+            node.evict()
         return True
 
     def _note_hit(self, index: int, path: Path, hit: int, in_ram: int) -> None:
         tier = "hbm"
         if self._warmed:
-            warming = self._warmed.get((int(self._replica[index]), path[0]))
+            warming = self._warmed.get((self._replica[index], path[0]))
             if warming is not None:
                 warming.used = True
                 tier = "copied"
@@ -246,9 +247,9 @@ class PrototypeCluster:
         arrivals = self._arrivals
         return Result(
             arrived_s=np.array([arrival.at_s for arrival in arrivals]),
-            ttft_s=self._ttft_s,
-            finished_s=self._finished_s,
-            replica=self._replica,
+            ttft_s=np.array(self._ttft_s),
+            finished_s=np.array(self._finished_s),
+            replica=np.array(self._replica, dtype=np.int64),
             input_tokens=np.array([a.input_tokens for a in arrivals], dtype=np.int64),
             hit_tokens=self._hit_tokens,
             transfers=tuple(_transfer(warming) for warming in self._all_warmings),

@@ -63,12 +63,13 @@ class Replica:
         *,
         block_tokens: int,
         chunk_tokens: int,
+        prefill_s: Callable[[int, int], float],
         ready: Callable[[Job], bool],
         started: Callable[[Job], None],
         first_token: Callable[[Job, float], None],
         finished: Callable[[Job, float], None],
     ) -> None:
-        self._setup = setup
+        self._prefill_s = prefill_s
         self.cache = cache
         self._block_tokens = block_tokens
         self._chunk_tokens = chunk_tokens
@@ -144,7 +145,7 @@ class Replica:
         job = self.current
         if job is not None:
             tokens = min(self._chunk_tokens, job.input_tokens - job.done_tokens)
-            took_s = self._setup.prefill_s(tokens, job.done_tokens)
+            took_s = self._prefill_s(tokens, job.done_tokens)
             took_s += self._kv_token_s * self._context_tokens
             steps = 1 if self._running else 0
             self.step = Step(now_s, now_s + took_s, tokens, steps)
@@ -165,7 +166,7 @@ class Replica:
                 return
             others = self.waiting or self.blocked
             self.queued_s = max(0.0, self.queued_s - job.estimate_s) if others else 0.0
-            left_s = self._setup.prefill_s(job.input_tokens - job.done_tokens, job.done_tokens)
+            left_s = self._prefill_s(job.input_tokens - job.done_tokens, job.done_tokens)
             self._current_ends_s = now_s + left_s
             self.current = job
             self._started(job)

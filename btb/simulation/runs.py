@@ -73,7 +73,10 @@ def cut_into_runs(arrivals: Sequence[Arrival]) -> Runs:
         cuts.append(set())
         if depth:
             cuts[base].add(depth)
-        if depth < len(chain):
+        if depth + 1 == len(chain):
+            owner[chain[depth]] = index
+            cuts[index].add(len(chain))
+        elif depth < len(chain):
             owner.update(dict.fromkeys(chain[depth:], index))
             cuts[index].add(len(chain))
     runs = _number_runs(arrivals, bases, cuts)
@@ -83,6 +86,8 @@ def cut_into_runs(arrivals: Sequence[Arrival]) -> Runs:
 
 def _known_blocks(owner: dict[int, int], chain: Sequence[int]) -> int:
     low, high = 0, len(chain)
+    if high > 1 and chain[-2] in owner:  # often only the last block is new
+        low = high - 1
     while low < high:
         middle = (low + high) // 2
         if chain[middle] in owner:
