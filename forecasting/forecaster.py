@@ -10,6 +10,10 @@ from forecasting.tracker import PrefixTracker, Sample
 from models.base import CountModel
 from models.counts import Counts
 
+BOUNDARY_TOKENS = 2048
+"""Depth from which prefixes are forecast unless said otherwise: 0.14 s of prefill of a 70B model on
+four H100, so what is shared below it is hardly worth moving."""
+
 
 class Forecaster:
     """Forecasts every prefix with one model a horizon, and learns from what then came.
@@ -42,7 +46,7 @@ class Forecaster:
         self,
         models: Mapping[float, CountModel],
         *,
-        boundary_tokens: int = 2048,
+        boundary_tokens: int = BOUNDARY_TOKENS,
         max_blocks: int = 2_000_000,
         learn: bool = True,
     ) -> None:

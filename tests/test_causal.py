@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from btb.controller import Controller
+from btb.errors import ConfigError
 from btb.simulation.causal import simulate_causal
 from btb.simulation.cluster import CausalParameters
 from btb.simulation.result import Result
@@ -213,7 +214,7 @@ def test_attention_makes_late_tokens_dearer() -> None:
 
 def test_a_request_that_can_never_fit_is_refused_with_its_sizes() -> None:
     giant = Arrival(0.0, tuple(range(101)), 10, 1010, 1, request_id="a")
-    with pytest.raises(ValueError, match=r"needs 1011 tokens of KV.*room for 1000"):
+    with pytest.raises(ConfigError, match=r"needs 1011 tokens of KV.*room for 1000"):
         run([giant], "0")
 
 

@@ -175,7 +175,7 @@ def simulate_causal(
 
     Raises
     ------
-    ValueError
+    ConfigError
         If a request needs more KV than a replica has room for.
     """
     recorder = _Recorder(arrivals, controller)

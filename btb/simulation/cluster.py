@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from btb.errors import ConfigError
 from btb.simulation.replica import Job, Replica
 from btb.simulation.runs import Path, cut_into_runs
 from btb.simulation.setups import Setup
@@ -159,9 +160,9 @@ class CausalCluster:
         tokens = arrival.input_tokens + arrival.output_tokens
         extra_blocks = max(0, -(-tokens // self.block_tokens) - chain_blocks)
         if chain_blocks + extra_blocks > node.cache.capacity_blocks:
-            raise ValueError(
+            raise ConfigError(
                 f"request {index} needs {tokens} tokens of KV; a replica of {self._setup.name} has "
-                f"room for {node.cache.capacity_blocks * self.block_tokens}"
+                f"room for {node.cache.capacity_blocks * self.block_tokens}: choose a larger setup"
             )
         known = self._expect(replica, path)
         hit_tokens = min(known * self.block_tokens, arrival.input_tokens - 1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from btb.controller import Controller
+from btb.errors import ConfigError
 from btb.simulation.prototype_replica import ArticleReplica, Running
 from btb.simulation.result import Result, Transfer
 from btb.simulation.runs import Path, Runs, cut_into_runs
@@ -207,9 +208,9 @@ class PrototypeCluster:
         tokens = input_tokens + arrival.output_tokens
         if node.batch_tokens + tokens > self._kv_tokens:
             if not node.running:
-                raise ValueError(
-                    f"request {index} needs {tokens} tokens of KV, {self._setup.name} has room for "
-                    f"{self._kv_tokens} on a replica"
+                raise ConfigError(
+                    f"request {index} needs {tokens} tokens of KV; a replica of {self._setup.name} "
+                    f"has room for {self._kv_tokens}: choose a larger setup"
                 )
             return False
         path = self._runs.paths[index]
@@ -279,7 +280,7 @@ def simulate_prototype(setup: Setup, controller: Controller, arrivals: Sequence[
 
     Raises
     ------
-    ValueError
+    ConfigError
         If a request needs more KV than a replica has room for.
     """
     return PrototypeCluster(setup, arrivals).run(controller)

@@ -1,0 +1,232 @@
+"""`btb compare`: policies side by side on the same arrivals."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from btb.commands.compare_log import log_comparison
+from btb.commands.compare_tables import print_comparison
+from btb.errors import ConfigError, UserError
+from btb.simulation.cells import Cell, Outcome
+from btb.simulation.compare import (
+    assumptions_of,
+    collect,
+    run_cells,
+    simulate_cell,
+    stored_outcomes,
+)
+from btb.simulation.json_report import to_json
+from btb.simulation.machine import describe_machine
+from btb.simulation.plan import Plan, Windows, plan_cells, starting_models
+from btb.simulation.setups import ARTICLE_SETUPS
+from btb.simulation.summary import Comparison, differences, figures
+from btb.traces import ReaderOptions
+
+CONSOLE = Console(stderr=True)
+
+POLICIES = ["cache_aware", "early_rdma", "btb"]
+
+
+def compare(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE", help="Trace files, or folders of windows.")
+    ],
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="NAME, module:Class, or NAME:KEY=VALUE,...; the first is the baseline.",
+        ),
+    ] = POLICIES,
+    setup: Annotated[
+        list[str],
+        typer.Option(metavar="NAME", help="Model on hardware; all: the article's six."),
+    ] = ["70b_h100x4"],  # noqa: B006
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="causal, or prototype: the article's.")
+    ] = "causal",
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What forecasts start from: built-in name, checkpoint, or models:/NAME@ALIAS.",
+        ),
+    ] = "river",
+    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same figures.")] = 0,
+    json_to: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write DIR/index.html; finished cells are kept there."),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Processes; one a core without it.")
+    ] = os.cpu_count() or 1,
+    mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow.")] = True,
+    fmt: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Format of the traces, where it isn't seen."),
+    ] = None,
+    max_bad_share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Rows that may be bad before reading stops.")
+    ] = 0.01,
+    block_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Block size, where the trace doesn't say.")
+    ] = None,
+    start_spread: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="Sessions without a clock start within this time."),
+    ] = 3600.0,
+) -> None:
+    """Simulate policies on the same arrivals, and say how they differ.
+
+    Each window is run whole, with a fresh cluster and forecaster. Intervals
+    are 95 % ones from a bootstrap over blocks of a minute.
+
+    For example:
+
+    btb compare trace.jsonl
+
+    btb compare windows --setup all --engine prototype --report out
+
+    btb compare day --policy cache_aware --policy early_rdma:copies=2 --json -
+    """
+    sys.path.append(str(Path.cwd()))  # where a person's own `module:Class` lies
+    options = ReaderOptions(
+        max_bad_share=max_bad_share,
+        block_tokens=block_tokens,
+        start_spread_s=start_spread,
+        seed=seed,
+    )
+    windows = Windows(tuple(traces), fmt, options)
+    setups = [name for one in setup for name in (ARTICLE_SETUPS if one == "all" else (one,))]
+    plan = Plan(tuple(dict.fromkeys(setups)), tuple(policy), engine, model, seed)
+    models = starting_models(plan)
+    cells = plan_cells(plan, windows.open(), options, models)
+    outcomes = _outcomes(cells, partial(simulate_cell, windows, models), jobs, report)
+    notes = sorted({note for one in outcomes.values() for note in one.notes})
+    for note in notes:
+        CONSOLE.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+    comparison = collect(plan, _label(traces), cells, outcomes)
+    rows, found = figures(comparison), differences(comparison)
+    assumptions, machine = assumptions_of(plan), describe_machine()
+    content = to_json(comparison, rows, found, assumptions=assumptions, machine=machine)
+    _write_json(json_to, content)
+    if str(json_to) != "-":
+        print_comparison(comparison, rows, found, Console())
+    if report is None and not mlflow:
+        return
+    # Imported late: matplotlib takes a while, and a table in the terminal needs none of it.
+    from btb.simulation.pictures import draw_all
+    from btb.simulation.report import build_report
+
+    drawn, origin = draw_all(comparison, rows), _origin(comparison, machine)
+    page = build_report(
+        comparison, rows, found, drawn, assumptions=assumptions, origin=origin, notes=notes
+    )
+    if report is not None:
+        (report / "index.html").write_text(page, encoding="utf-8")
+        CONSOLE.print(f"report: {report / 'index.html'}", soft_wrap=True)
+    if mlflow:
+        with CONSOLE.status("logging to MLflow"):
+            log_comparison(comparison, content, drawn, page)
+
+
+def _label(traces: Sequence[Path]) -> str:
+    first, *others = [path.name or str(path) for path in traces]
+    return f"{first} and {len(others)} more" if len(others) > 2 else " ".join([first, *others])
+
+
+def _write_json(json_to: Path | None, content: Mapping[str, object]) -> None:
+    if json_to is None:
+        return
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    if str(json_to) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        json_to.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--json: can't write {json_to}: {error.strerror}") from error
+
+
+def _outcomes(
+    cells: Sequence[Cell], simulate: Callable[[Cell], Outcome], jobs: int, report: Path | None
+) -> dict[Cell, Outcome]:
+    """Return what became of each cell, run now or taken from an earlier run."""
+    store = report / "cells" if report else None
+    if store:
+        _make_folder(store)
+    done = stored_outcomes(cells, store) if store else {}
+    if done:
+        CONSOLE.print(f"{len(done)} of {len(cells)} cells taken from an earlier run")
+    left = [cell for cell in cells if cell not in done]
+    try:
+        with _progress(len(cells), len(done)) as (progress, task):
+            advance = partial(progress.advance, task)
+            done |= run_cells(left, simulate, jobs=jobs, store=store, on_done=advance)
+    except KeyboardInterrupt:
+        if store:
+            CONSOLE.print(
+                f"finished cells are kept in {store}; the same command goes on from there"
+            )
+        raise
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a worker process was killed, most likely for lack of memory; fewer --jobs need less"
+        ) from error
+    return done
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--report: can't make {folder}: {error.strerror}") from error
+
+
+@contextmanager
+def _progress(total: int, done: int) -> Iterator[tuple[Progress, TaskID]]:
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("cells, left:"),
+        TimeRemainingColumn(),
+    )
+    seen = CONSOLE.is_terminal
+    with Progress(*columns, console=CONSOLE, transient=True, disable=not seen) as progress:
+        yield progress, progress.add_task("", total=total, completed=done)
+
+
+def _origin(comparison: Comparison, machine: str) -> dict[str, str]:
+    return {
+        "trace": comparison.trace,
+        "SHA-256 of the trace": comparison.digest,
+        "windows": ", ".join(comparison.windows),
+        "engine": comparison.engine,
+        "forecasts start from": comparison.model,
+        "seed": str(comparison.seed),
+        "machine": machine,
+        "btb": version("bite-the-bullet"),
+    }

@@ -1,0 +1,174 @@
+"""What is to be compared, and the cells that this makes: every name is checked here."""
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+
+from btb.errors import ConfigError
+from btb.simulation.cells import Cell
+from btb.simulation.engines import ENGINES
+from btb.simulation.setups import SETUPS
+from btb.traces import ReaderOptions, Trace, open_windows
+from btb.tracking import load_checkpoint
+from forecasting.forecaster import BOUNDARY_TOKENS
+from models import MODELS, make_models
+from models.checkpoint import Checkpoint, to_json
+from policies.base import Policy
+from policies.errors import PolicyError
+from policies.registry import make_policy
+
+NO_STAND_INS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where the windows lie and how they are read: `open_windows` and its arguments."""
+
+    paths: tuple[Path, ...]
+    fmt: str | None = None
+    options: ReaderOptions = field(default_factory=ReaderOptions)
+
+    def open(self) -> list[Trace]:
+        """Return the windows, in order; each is read when it is gone through."""
+        return open_windows(self.paths, fmt=self.fmt, options=self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is compared: names of setups and an engine, policies as `policy_from` takes them.
+
+    The first policy is the baseline. `model` is what each window's forecaster starts from:
+    one of `models.MODELS`, or what `load_checkpoint` takes.
+    """
+
+    setups: tuple[str, ...]
+    policies: tuple[str, ...]
+    engine: str = "causal"
+    model: str = "river"
+    seed: int = 0
+
+
+def split_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """Return name and settings of `NAME` or `NAME:KEY=VALUE,...`; NAME may be `module:Class` too.
+
+    Raises
+    ------
+    ConfigError
+        If a setting isn't KEY=VALUE.
+
+    Examples
+    --------
+    >>> split_spec("early_rdma:copies=2,window_s=1"), split_spec("mine.policies:Mine")
+    (('early_rdma', {'copies': '2', 'window_s': '1'}), ('mine.policies:Mine', {}))
+    """
+    head, equals, _ = spec.partition("=")
+    name = head.rpartition(":")[0] if equals else spec
+    pairs = [part.partition("=") for part in spec[len(name) + 1 :].split(",") if part]
+    for key, found, _ in pairs:
+        if not (name and found):
+            raise ConfigError(
+                f"--policy {spec}: {key!r} is no setting; expected NAME:KEY=VALUE,..."
+            )
+    return name, {key.strip(): value for key, _, value in pairs}
+
+
+def policy_from(spec: str, seed: int, stand_ins: Mapping[str, str] = NO_STAND_INS) -> Policy:
+    """Return the policy that `spec` names; `stand_ins` has names that others are used for.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy, or it doesn't have such a parameter.
+
+    Examples
+    --------
+    >>> policy_from("early_rdma:copis=2", seed=0)
+    Traceback (most recent call last):
+        ...
+    btb.errors.ConfigError: --policy early_rdma:copis=2: policy 'early_rdma' has no parameter \
+'copis'; did you mean 'copies'?
+    """
+    name, settings = split_spec(spec)
+    try:
+        return make_policy(stand_ins.get(name, name), seed=seed, **settings)
+    except PolicyError as error:
+        raise ConfigError(f"--policy {spec}: {error}") from error
+
+
+def starting_models(plan: Plan) -> str:
+    """Return the checkpoint that each window's forecaster starts from, as JSON.
+
+    Empty where no policy of `plan` looks at forecasts.
+
+    Raises
+    ------
+    ConfigError
+        If a policy isn't known, or the model can't be loaded.
+    """
+    _known("--engine", plan.engine, ENGINES)
+    policies = _policies(plan).values()
+    if not any(policy.wants_forecast for policy in policies):
+        return ""
+    if plan.model in MODELS:
+        fresh = make_models(plan.model)
+        return to_json(Checkpoint(plan.model, fresh, boundary_tokens=BOUNDARY_TOKENS))
+    return to_json(load_checkpoint(plan.model))
+
+
+def plan_cells(
+    plan: Plan, windows: Sequence[Trace], options: ReaderOptions, models: str
+) -> list[Cell]:
+    """Return the cells of `plan`, window by window, so that a worker reads each window once.
+
+    `models` is from `starting_models`; only policies that look at forecasts depend on it.
+
+    Raises
+    ------
+    ConfigError
+        If a setup, the engine or a policy isn't known.
+    """
+    _known("--engine", plan.engine, ENGINES)
+    for setup in plan.setups:
+        _known("--setup", setup, SETUPS)
+    policies = _policies(plan)
+    model = sha256(models.encode()).hexdigest()
+    return [
+        Cell(
+            digest=window.digest,
+            reading=f"{window.fmt} {options}",
+            window=window.name,
+            index=index,
+            setup=setup,
+            policy=spec,
+            code=_source_digest(policy),
+            engine=plan.engine,
+            model=model if policy.wants_forecast else "",
+            seed=plan.seed,
+        )
+        for index, window in enumerate(windows)
+        for setup in plan.setups
+        for spec, policy in policies.items()
+    ]
+
+
+def _policies(plan: Plan) -> dict[str, Policy]:
+    stand_ins = ENGINES[plan.engine].policies
+    return {spec: policy_from(spec, plan.seed, stand_ins) for spec in plan.policies}
+
+
+def _known(option: str, name: str, names: Iterable[str]) -> None:
+    known = list(names)
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.0)
+        raise ConfigError(
+            f"{option}: nothing is called {name!r}; did you mean {near[0]!r}? "
+            f"Known are {', '.join(known)}"
+        )
+
+
+def _source_digest(policy: Policy) -> str:
+    source = inspect.getsourcefile(type(policy))
+    return sha256(Path(source).read_bytes()).hexdigest() if source else ""
