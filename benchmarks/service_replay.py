@@ -24,10 +24,9 @@ import httpx
 from btb.service.local import serve_process
 from btb.traces import open_windows
 
-BLOCKS = 32
+BLOCKS = 256
 """Blocks of a prompt, of 512 tokens: the first half is shared by a burst, the rest is its own."""
 
-PREFIXES = 2_000
 KILL_AFTER_S = 5.0
 
 

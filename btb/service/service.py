@@ -1,0 +1,124 @@
+"""One running service: its parts put together, its start and its stop."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from btb.config import Config
+from btb.service.cluster import LiveCluster
+from btb.service.decider import Decider
+from btb.service.errors import Behind
+from btb.service.feed import Feed
+from btb.service.forecasts import Forecasts
+from btb.service.learning import Replayed, learn_log
+from btb.service.metrics import Metrics
+from btb.service.opening import open_log
+from btb.service.outcomes import Outcomes
+from btb.service.outstanding import Outstanding
+from btb.service.parts import Parts
+from btb.service.router import Router
+from btb.service.tenants import Tenants
+from btb.simulation.setups import SETUPS
+from forecasting.forecaster import Forecaster
+from policies.base import Policy
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""How often labels that have come due are learnt from, and what is over is let go of."""
+
+
+class Service:
+    """Made, then `start`ed in an event loop, and `stop`ped there.
+
+    Raises
+    ------
+    ConfigError
+        If the log's folder can't be used.
+    """
+
+    def __init__(self, config: Config, policy: Policy, forecaster: Forecaster) -> None:
+        self.config = config
+        self.ready = False
+        self.replayed = Replayed()
+        metrics = Metrics()
+        self._open = open_log(config.log, metrics)
+        self.parts = Parts(
+            policy=policy,
+            forecaster=forecaster,
+            cluster=LiveCluster(SETUPS[config.setup], copies=config.copies),
+            outstanding=Outstanding(
+                config.limits.outstanding,
+                config.limits.outcome_timeout_s,
+                lambda cause: metrics.released.labels(cause).inc(),
+            ),
+            log=self._open.log,
+            clock=self._open.clock,
+            tenants=Tenants(),
+            limits=config.limits,
+            metrics=metrics,
+        )
+        decider = Decider(self.parts)
+        self.feed = Feed(self.parts)
+        self.router = Router(self.parts, decider)
+        self.outcomes = Outcomes(self.parts, decider)
+        self.forecasts = Forecasts(self.parts)
+        self._watch()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to read the log; requests are taken once that is done."""
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Write what waits, and let go of everything."""
+        self.ready = False
+        if self._running is not None:
+            self._running.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._running
+        await self._open.close()
+
+    def check_ready(self) -> None:
+        """Return if requests are taken.
+
+        Raises
+        ------
+        Behind
+            While the log is still being read.
+        """
+        if not self.ready:
+            seen = self.replayed
+            raise Behind(f"still reading the log: {seen.read_bytes} of {seen.total_bytes} bytes")
+
+    async def _run(self) -> None:
+        seen = self.replayed
+        try:
+            await learn_log(self._open.recovered, self.config.log.replay_bytes, self.parts, seen)
+        except OSError as error:
+            log.error("the rest of the log can't be read, going on without: %s", error)
+        self.ready = True
+        log.info("ready; %d arrivals came from the log", seen.arrivals)
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                self._tick(self.parts.clock.now_s())
+            except Exception:  # the next tick may do better, and without any loads never fall
+                log.exception("a tick failed")
+
+    def _tick(self, now_s: float) -> None:
+        parts = self.parts
+        parts.forecaster.advance(now_s)
+        parts.outstanding.expire(now_s)
+        parts.metrics.copies.labels("expired").inc(parts.cluster.orders.expire(now_s))
+
+    def _watch(self) -> None:
+        parts, watch = self.parts, self.parts.metrics.watch
+        watch("btb_ready", "1 once the log has been read", lambda: self.ready)
+        watch("btb_replicas", "Replicas known", lambda: len(parts.cluster))
+        watch("btb_open_copies", "Copies ordered and not done", lambda: len(parts.cluster.orders))
+        watch("btb_outstanding_requests", "Routed and not ended", lambda: len(parts.outstanding))
+        watch("btb_unfed_arrivals", "Waiting to be counted", lambda: self.feed.unfed)
+        watch("btb_log_queue_bytes", "Waiting to be written", lambda: parts.log.queued_bytes)
+        watch("btb_log_lost_rows", "Rows that could not be written", lambda: parts.log.lost_rows)
+        parts.metrics.watch_tallies(parts.forecaster.tallies)
