@@ -1,6 +1,7 @@
 """The `btb` command. Each subcommand lives in `btb/commands/`, imported only when it is used."""
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -24,24 +25,30 @@ COMMANDS = {
 
 
 class LazyCommands(TyperGroup):
-    """Imports a subcommand when it is asked for, so that `btb --help` is quick."""
+    """Imports a subcommand when it is run, so that `btb --help` is quick."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, in order."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command called `cmd_name`, or None; its module is imported here."""
+        """Return what `btb --help` shows of the command called `cmd_name`, or None."""
         if cmd_name not in COMMANDS:
             return None
-        if "--help" in sys.argv[:2] or len(sys.argv) < 2:
-            command = typer.Typer(add_completion=False)
-            command.command(cmd_name, help=COMMANDS[cmd_name])(lambda: None)
-            return typer.main.get_command(command)
-        module = import_module(f"btb.commands.{cmd_name}")
-        command = typer.Typer(add_completion=False)
-        command.command(cmd_name, rich_help_panel=None)(getattr(module, cmd_name))
-        return typer.main.get_command(command)
+        return _command(cmd_name, lambda: None, help=COMMANDS[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return name, command and remaining arguments of what is to be run."""
+        if args[0] not in COMMANDS:
+            return super().resolve_command(ctx, args)
+        module = import_module(f"btb.commands.{args[0]}")
+        return args[0], _command(args[0], getattr(module, args[0])), args[1:]
+
+
+def _command(name: str, function: Callable[..., None], **settings: Any) -> Any:
+    made = typer.Typer(add_completion=False)
+    made.command(name, **settings)(function)
+    return typer.main.get_command(made)
 
 
 app = typer.Typer(

@@ -23,14 +23,16 @@ class Controller:
         self._policy = policy
         self._forecaster = forecaster
         self._unanswered: OrderedDict[str, Decision] = OrderedDict()
+        self.forecasts: Sequence[Forecast] = ()
+        """What the latest decision was made on."""
 
     def on_arrival(self, arrival: Arrival, cluster: ClusterView) -> Decision:
         """Learn from `arrival` and say where it goes and which copies start now."""
-        forecasts: Sequence[Forecast] = ()
-        if self._policy.wants_forecast:
+        self.forecasts = ()
+        if self._policy.horizons_s:
             self._forecaster.observe(arrival)
-            forecasts = self._forecaster.forecast_path(arrival)
-        decision = self._policy.decide(arrival, forecasts, cluster, arrival.at_s)
+            self.forecasts = self._forecaster.forecast_path(arrival)
+        decision = self._policy.decide(arrival, self.forecasts, cluster, arrival.at_s)
         if arrival.request_id:
             self._unanswered[arrival.request_id] = decision
             if len(self._unanswered) > MAX_UNANSWERED:

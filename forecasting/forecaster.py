@@ -114,18 +114,24 @@ class Forecaster:
         return Forecast(prefix, at_s, node.stats.arrivals, self._counts(node, at_s))
 
     def _counts(self, node: PrefixNode, at_s: float) -> dict[float, Counts]:
-        """Return what the models say, made so that a longer horizon never has a smaller mean."""
+        """Return what the models say, made so that a longer horizon never has a smaller mean.
+
+        Models learn what follows an arrival, so they are asked about the latest one; that nothing
+        has come since is then taken into account by `Counts.after_silence`.
+        """
         counts: dict[float, Counts] = {}
         if not self._models:
             return counts
-        newest = self._newest
-        if newest is not None and newest.node is node and newest.at_s == at_s:
+        newest, last_s = self._newest, node.stats.last_s
+        if newest is not None and newest.node is node and newest.at_s == last_s:
             x = newest.x
         else:
-            x = self._tracker.features(node, at_s)
+            x = self._tracker.features(node, last_s)
         least = 0.0
         for horizon_s, model in self._models:
             count = model.predict_one(x)
+            if at_s > last_s:
+                count = count.after_silence((at_s - last_s) / horizon_s)
             if count.mean < least:
                 count = Counts(least, count.shape)
             least = count.mean

@@ -72,8 +72,9 @@ class ClusterView(Protocol):
 class Copy:
     """One prefix to be moved to one replica.
 
-    `value_s` is the time that the copy is expected to save, summed over requests; `cost_s` what it
-    is expected to cost others; `reason` a sentence for a person.
+    `deadline_s` is the time, on the arrivals' clock, by which it has to be there to be of use;
+    infinite for none. `value_s` is the delay that it is expected to save, summed over requests,
+    `cost_s` the time that it keeps links busy, `reason` a sentence for a person.
     """
 
     prefix: Prefix
@@ -114,8 +115,9 @@ class Policy(Protocol):
     very same object, and two runs on the same arrivals decide the same.
     """
 
-    wants_forecast: bool
-    """Whether `decide` looks at its forecasts; making them is skipped for a policy that doesn't."""
+    horizons_s: tuple[float, ...]
+    """Horizons at which `decide` looks at its forecasts; empty for a policy that looks at none,
+    for which none are made."""
 
     def decide(
         self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float

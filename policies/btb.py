@@ -55,12 +55,11 @@ class Btb:
         How far ahead forecasts are asked; one of `models.base.HORIZONS_S`.
     """
 
-    wants_forecast = True
-
     def __init__(self, rng: Random, *, link_price: float = 0.5, horizon_s: float = 15.0) -> None:
         self._rng = rng
         self._link_price = link_price
         self._horizon_s = horizon_s
+        self.horizons_s = (horizon_s,)
         self._hot: OrderedDict[int, _Hot] = OrderedDict()
         self._arrivals = 0.0
         self._last_s = 0.0

@@ -12,7 +12,7 @@ from policies.ranking import first_by, ranked
 class FixedRule:
     """What all rules have in common that neither forecast nor learn."""
 
-    wants_forecast = False
+    horizons_s: tuple[float, ...] = ()
 
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
         """Do nothing: the rule is fixed."""

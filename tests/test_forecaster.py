@@ -19,7 +19,7 @@ class Constant:
         self.mean = mean
         self.learnt: list[tuple[Features, int]] = []
 
-    def predict_one(self, x: Features) -> Counts:  # noqa: ARG002
+    def predict_one(self, x: Features) -> Counts:
         return Counts(self.mean, shape=2.0)
 
     def learn_one(self, x: Features, count: int) -> None:
@@ -35,7 +35,7 @@ class MeanCount:
     def predict_one(self, x: Features) -> Counts:
         return Counts((self.total + 1.0) / (self.labels + 1.0) * (1.0 + x["count_hl_60s"]))
 
-    def learn_one(self, x: Features, count: int) -> None:  # noqa: ARG002
+    def learn_one(self, x: Features, count: int) -> None:
         self.total += count
         self.labels += 1
 
@@ -167,14 +167,15 @@ def test_the_hottest_prefixes_come_first() -> None:
     assert [(one.prefix.key, one.seen, one.at_s) for one in told] == [(2, 3, 10.0), (3, 2, 10.0)]
 
 
-def test_a_forecast_between_arrivals_is_made_from_what_is_known_then() -> None:
-    forecaster = Forecaster({1.0: MeanCount()}, boundary_tokens=512)
+def test_a_forecast_between_arrivals_takes_the_silence_into_account() -> None:
+    # Constant has a shape of 2: after 60 horizons without an arrival 3 become 3 / (1 + 3 * 60 / 2).
+    forecaster = Forecaster({1.0: Constant(3.0)}, boundary_tokens=512)
     forecaster.observe(request(0.0, 1))
     now, later = forecaster.forecast(1, now_s=0.0), forecaster.forecast(1, now_s=60.0)
     assert now is not None
     assert later is not None
-    assert now.mean(1.0) == 2.0
-    assert later.mean(1.0) == pytest.approx(1.5)
+    assert now.mean(1.0) == 3.0
+    assert later.mean(1.0) == pytest.approx(3 / 91)
 
 
 def test_without_models_forecasts_have_no_counts() -> None:

@@ -36,7 +36,7 @@ def simulate_cell(windows: Windows, models: str, cell: Cell) -> Outcome:
     arrivals, notes = _read_window(windows, cell.index)
     engine = ENGINES[cell.engine]
     policy = policy_from(cell.policy, cell.seed, engine.policies)
-    controller = Controller(policy, _forecaster(models if policy.wants_forecast else ""))
+    controller = Controller(policy, _forecaster(models, policy.horizons_s))
     started_s = time.process_time()
     result = engine.simulate(SETUPS[cell.setup], controller, arrivals)
     return Outcome(result, time.process_time() - started_s, notes)
@@ -111,11 +111,13 @@ def collect(
     )
 
 
-def _forecaster(models: str) -> Forecaster:
-    if not models:
+def _forecaster(models: str, horizons_s: Sequence[float]) -> Forecaster:
+    """Return a forecaster for `horizons_s` only: what nobody looks at need not be learnt."""
+    if not horizons_s:
         return Forecaster({})
     start = checkpoint.from_json(models)
-    return Forecaster(start.models, boundary_tokens=start.boundary_tokens)
+    kept = {horizon_s: model for horizon_s, model in start.models.items() if horizon_s in horizons_s}
+    return Forecaster(kept, boundary_tokens=start.boundary_tokens)
 
 
 @lru_cache(maxsize=1)

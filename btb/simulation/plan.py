@@ -110,7 +110,7 @@ def starting_models(plan: Plan) -> str:
     """
     _known("--engine", plan.engine, ENGINES)
     policies = _policies(plan).values()
-    if not any(policy.wants_forecast for policy in policies):
+    if not any(policy.horizons_s for policy in policies):
         return ""
     if plan.model in MODELS:
         fresh = make_models(plan.model)
@@ -145,7 +145,7 @@ def plan_cells(
             policy=spec,
             code=_source_digest(policy),
             engine=plan.engine,
-            model=model if policy.wants_forecast else "",
+            model=model if policy.horizons_s else "",
             seed=plan.seed,
         )
         for index, window in enumerate(windows)
