@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BTB := ../$(BIN)/btb
 PACKAGES := models forecasting policies replication btb
 
 .PHONY: help setup demo test lint types layers unit clean
@@ -25,6 +26,20 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+demo: $(STAMP)
+	@rm -rf demo && mkdir demo
+	@echo "== four windows of bursts, among prompts that come once"
+	cd demo && $(BTB) generate fanout --windows 4 --seed 1 --out trace
+	@echo "== learn from the first three, scoring each forecast before learning from it"
+	cd demo && $(BTB) train trace/window-000.jsonl trace/window-001.jsonl \
+		trace/window-002.jsonl --name demo --out model.json
+	@echo "== compare policies on the fourth, which the model has not seen"
+	cd demo && $(BTB) compare trace/window-003.jsonl --model model.json --report report
+	@echo
+	@echo "Open demo/report/index.html in a browser. To see the forecasts live, run in two shells:"
+	@echo "  cd demo && $(BTB) serve --model model.json --log-dir log"
+	@echo "  cd demo && $(BTB) replay trace/window-003.jsonl --to http://127.0.0.1:8017 --speed 10"
 
 test: lint types layers unit
 

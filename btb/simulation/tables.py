@@ -27,7 +27,7 @@ COLUMNS = (
     Column("hit rate", lambda row: row.hit_rate, lambda share: f"{share * 100:.1f} %", max),
     Column("moved", lambda row: row.moved_bytes, format_bytes, None),
     Column("never used", lambda row: row.wasted_bytes, format_bytes, None),
-    Column("sim req/CPU·s", lambda row: row.sim_requests_per_cpu_s, "{:,.0f}".format, None),
+    Column("req/ CPU·s", lambda row: row.sim_requests_per_cpu_s, "{:,.0f}".format, None),
 )
 """What the terminal and the report show of each policy, in this order."""
 
@@ -51,7 +51,7 @@ def results_table(setup: str, rows: Sequence[Figures]) -> str:
             for number, column in enumerate(COLUMNS)
         ]
         body.append((row.policy, cells))
-    caption = "Results, the best value of a column in bold"
+    caption = "Results, the best value of a column in bold; req/CPU·s: simulated per CPU second"
     return _table(f"{setup} results", caption, ["policy", *(one.title for one in COLUMNS)], body)
 
 
