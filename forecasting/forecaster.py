@@ -7,7 +7,7 @@ from forecasting.forecast import Forecast, Prefix
 from forecasting.labels import LabelQueue
 from forecasting.node import PrefixNode
 from forecasting.tracker import PrefixTracker, Sample
-from models.base import CountModel
+from models.base import Learner
 from models.counts import Counts
 
 BOUNDARY_TOKENS = 2048
@@ -44,7 +44,7 @@ class Forecaster:
 
     def __init__(
         self,
-        models: Mapping[float, CountModel],
+        models: Mapping[float, Learner],
         *,
         boundary_tokens: int = BOUNDARY_TOKENS,
         max_blocks: int = 2_000_000,

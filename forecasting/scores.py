@@ -105,9 +105,12 @@ def _crps_negative_binomial(mean: Array, shape: Array, count: Array) -> Array:
     none = shape / (shape + mean)
     below = special.betainc(shape, count + 1.0, none)
     longer = np.where(count >= 1.0, special.betainc(shape + 1.0, np.maximum(count, 1.0), none), 0.0)
-    # Pfaff's transformation of 2F1(shape + 1, 1/2; 2; -z), which SciPy can't do for large z.
     spread = mean * (shape + mean) / shape
     z = 4.0 * spread / shape
-    pairs = special.hyp2f1(1.0 - shape, 0.5, 2.0, z / (1.0 + z)) / np.sqrt(1.0 + z)
+    pairs = special.hyp2f1(shape + 1.0, 0.5, 2.0, -z)
+    # SciPy gives up where shape and z are large; Pfaff's transformation, slower, does not.
+    hard = ~np.isfinite(pairs)
+    bent = special.hyp2f1(1.0 - shape[hard], 0.5, 2.0, z[hard] / (1.0 + z[hard]))
+    pairs[hard] = bent / np.sqrt(1.0 + z[hard])
     score: Array = count * (2.0 * below - 1.0) - spread * (none * (2.0 * longer - 1.0) + pairs)
     return score

@@ -25,22 +25,28 @@ def decayed_count(half_life_s: float) -> str:
     return f"count_hl_{half_life_s:g}s"
 
 
-class CountModel(Protocol):
+class Learner(Protocol):
     """Predicts how many more arrivals a prefix gets within one horizon, from its features.
 
-    One model serves all prefixes: what it knows of a single one is in the features, so a prefix
+    One learner serves all prefixes: what it knows of a single one is in the features, so a prefix
     that was never seen before already gets an answer, and memory does not grow with prefixes.
-    `learn_one` changes the model, `predict_one` never does, and a fresh model already predicts.
-    A model is made from its horizon in seconds. `models.checks` holds every model to this.
+    `learn_one` changes the learner, `predict_one` never does, and a fresh one already predicts.
     """
 
     def predict_one(self, x: Features) -> Counts:
-        """Return the distribution of the number of arrivals within the model's horizon."""
+        """Return the distribution of the number of arrivals within the horizon."""
         ...
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon, where `x` was known."""
         ...
+
+
+class CountModel(Learner, Protocol):
+    """A learner whose state can be kept, as plain JSON values.
+
+    It is made from its horizon in seconds. `models.checks` holds every model to all of this.
+    """
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values; `from_state` goes on from there."""

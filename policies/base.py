@@ -115,9 +115,10 @@ class Policy(Protocol):
     very same object, and two runs on the same arrivals decide the same.
     """
 
-    horizons_s: tuple[float, ...]
-    """Horizons at which `decide` looks at its forecasts; empty for a policy that looks at none,
-    for which none are made."""
+    @property
+    def horizons_s(self) -> tuple[float, ...]:
+        """Horizons at which `decide` looks at its forecasts; empty, and none are made, for none."""
+        ...
 
     def decide(
         self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float

@@ -38,8 +38,10 @@ def serve(
     btb serve --config btb.toml --host 0.0.0.0 --token-file token
     """
     # Imported late: these take a second, and `btb serve --help` needs none of them.
+    from btb.packages import check_packages
     from btb.service.running import address, bind, listen, make_service, read_token
 
+    check_packages()
     given = read_config(config) if config is not None else Config()
     options = {
         "model": model,

@@ -116,7 +116,7 @@ def _forecaster(models: str, horizons_s: Sequence[float]) -> Forecaster:
     if not horizons_s:
         return Forecaster({})
     start = checkpoint.from_json(models)
-    kept = {horizon_s: model for horizon_s, model in start.models.items() if horizon_s in horizons_s}
+    kept = {at_s: model for at_s, model in start.models.items() if at_s in horizons_s}
     return Forecaster(kept, boundary_tokens=start.boundary_tokens)
 
 

@@ -1,0 +1,158 @@
+"""`btb train`: learn from a logged trace, and score what was learnt."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from btb.commands.train_tables import as_json, print_pass, print_windows, shown, verdict
+from btb.errors import ConfigError
+from btb.traces import ReaderOptions, Trace, open_windows
+from btb.tracking import load_checkpoint
+from btb.training import CHAMPION, LearnerModels, Pass, check_prefixes, run_pass, trained
+from forecasting.forecaster import BOUNDARY_TOKENS
+from models import MODELS
+from models.checkpoint import Checkpoint, save
+
+
+def train(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE", help="Trace files, or folders of windows.")
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"{', '.join(MODELS)}; or, to go on with it, a checkpoint or models:/NAME@ALIAS.",
+        ),
+    ] = "river",
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="What to register the result as, in MLflow.")
+    ] = "btb",
+    boundary_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Depth of the prefixes to forecast, in tokens.")
+    ] = BOUNDARY_TOKENS,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the checkpoint there too.")
+    ] = None,
+    json_to: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout.")
+    ] = None,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow and register there.")
+    ] = True,
+    fmt: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Format of the traces, where it isn't seen."),
+    ] = None,
+    max_bad_share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Rows that may be bad before reading stops.")
+    ] = 0.01,
+    block_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Block size, where the trace doesn't say.")
+    ] = None,
+    start_spread: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="Sessions without a clock start within this time."),
+    ] = 3600.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Draws those starts.")] = 0,
+) -> None:
+    """Learn from logged traces, request by request, and score every forecast.
+
+    At each request the model says how many more will share its prefix within
+    1, 5, 15 and 60 s; when that time has passed it is scored, and learns. The
+    same pass scores EWMAs of four half-lives and a Hawkes process. So no
+    forecast is scored that could have known the answer.
+
+    The result is registered in MLflow: in ./mlflow.db, unless
+    MLFLOW_TRACKING_URI is set. It becomes models:/NAME@champion if it had the
+    lower Poisson deviance at 15 s than the champion so far, which learns on in
+    the same pass.
+
+    For example:
+
+    btb train requests.jsonl
+
+    btb train day/ --name chat --out chat.json --json scores.json
+
+    btb train more.jsonl.zst --model models:/chat@champion --name chat
+    """
+    for path in (out, json_to):
+        _claim(path)
+    options = ReaderOptions(
+        max_bad_share=max_bad_share,
+        block_tokens=block_tokens,
+        start_spread_s=start_spread,
+        seed=seed,
+    )
+    start = replace(load_checkpoint(model), boundary_tokens=boundary_tokens)
+    windows = open_windows(traces, fmt=fmt, options=options)
+    check_prefixes(windows)
+    registered = ""
+    if mlflow:
+        # Imported late: MLflow takes seconds.
+        from btb.commands.train_log import train_logged
+
+        settings = {"model": model, "start_spread_s": start_spread, "seed": seed}
+        outcome, registered = train_logged(start, windows, name, settings, _learn)
+    else:
+        outcome = _learn(start, windows, None, frozen=False)
+    if out is not None:
+        save(trained(start, windows), out)
+    sentence = verdict(outcome, start.name)
+    if json_to is not None:
+        content = {"model": model, "verdict": sentence, **as_json(outcome, windows)}
+        text = json.dumps(content, indent=1)
+        if str(json_to) == "-":
+            typer.echo(text)
+            return
+        json_to.write_text(text + "\n", encoding="utf-8")
+    console = Console()
+    print_windows(windows, outcome, console)
+    print_pass(outcome, shown(outcome, start.name), console)
+    for line in filter(None, (sentence, registered)):
+        console.print(f"[bold]{escape(line)}[/]", highlight=False)
+
+
+def _learn(
+    start: Checkpoint, windows: Sequence[Trace], champion: Checkpoint | None, frozen: bool
+) -> Pass:
+    """Run the pass, counting requests on stderr; the champion, if any, goes along."""
+    learners: dict[str, LearnerModels] = {start.name: start.models}
+    if champion is not None:
+        learners[CHAMPION] = champion.models
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}: {task.completed:,} requests"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(f"training {start.name}", total=None)
+        return run_pass(
+            windows,
+            learners,
+            boundary_tokens=start.boundary_tokens,
+            frozen=(CHAMPION,) if frozen else (),
+            on_rows=lambda rows: progress.advance(task, rows),
+        )
+
+
+def _claim(path: Path | None) -> None:
+    """Find out now, and not after training, that a file can't be written."""
+    if path is None or str(path) == "-":
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.exists()
+        path.open("a", encoding="utf-8").close()
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"can't write {path}: {error.strerror}") from error

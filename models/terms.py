@@ -1,0 +1,54 @@
+"""What the regression looks at: logarithms of features, and a few of their products."""
+
+from math import log, log1p
+
+from models.base import HALF_LIVES_S, Features, decayed_count
+
+LOGGED: tuple[str, ...] = (
+    *(decayed_count(half_life_s) for half_life_s in HALF_LIVES_S),
+    "arrivals",
+    "gap_last_s",
+    "gap_prev_s",
+    "age_s",
+    "input_tokens",
+    f"parent_{decayed_count(60.0)}",
+    f"global_{decayed_count(60.0)}",
+    "sibling_repeat_share",
+    "bursts_seen",
+    "burst_size",
+    "last_burst_size",
+    "since_burst_start_s",
+    "burst_interval_s",
+)
+"""Features whose log(1 + value) is a term.
+
+Left out: `since_last_s`, which is always 0 where there is something to learn from (right after an
+arrival); `depth_tokens`, the same for all samples; and the tenant's and the 300 s counts of others,
+which changed the loss on no trace that we have.
+"""
+
+TERMS: tuple[str, ...] = (
+    *LOGGED,
+    "prior",
+    "gap·gap",
+    "gap·count",
+    "count·count",
+    "recent·age",
+    "age·age",
+)
+"""Names of the terms in their order. The products bend what is straight in the logarithms: how the
+rate changes with the age of a burst, and which gaps are pauses."""
+
+
+def terms(x: Features, prior_mean: float) -> dict[str, float]:
+    """Return the terms for features `x`, of which the prior expects `prior_mean` above 0."""
+    logs = {name: log1p(value) if (value := x[name]) > 0.0 else 0.0 for name in LOGGED}
+    gap, count = logs["gap_last_s"], logs["count_hl_15s"]
+    recent, age = logs["count_hl_1s"], logs["age_s"]
+    logs["prior"] = log(prior_mean)
+    logs["gap·gap"] = gap * gap
+    logs["gap·count"] = gap * count
+    logs["count·count"] = count * count
+    logs["recent·age"] = recent * age
+    logs["age·age"] = age * age
+    return logs
