@@ -114,6 +114,17 @@ def test_a_name_that_is_half_a_registered_model_is_refused() -> None:
             tracking.load_checkpoint(spec)
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "a:b", "a@b"])
+def test_a_name_that_could_not_be_asked_for_is_refused_before_training(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_day("day", span_s="20")
+    refused = CliRunner().invoke(app, ["train", "day", "--name", name])
+    assert isinstance(refused.exception, ConfigError)
+    assert [one.name for one in tmp_path.iterdir()] == ["day"]
+
+
 def test_an_mlflow_that_is_not_there_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://nowhere")
     with pytest.raises(ConfigError, match="can't use MLflow at nonsense://nowhere"):
