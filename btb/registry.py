@@ -32,6 +32,18 @@ class Registered:
         return f"models:/{self.name}@{CHAMPION}"
 
 
+def check_name(name: str) -> None:
+    """Make sure that models can be registered as `name`, and be asked for.
+
+    Raises
+    ------
+    ConfigError
+        If it is empty, or has one of the characters that set alias and version apart.
+    """
+    if not name or set(name) & set("/:@"):
+        raise ConfigError(f"a model can't be called {name!r}: expected a name without / : or @")
+
+
 def champion(run: Run, name: str) -> Checkpoint | None:
     """Return the champion among the models registered as `name`, or None where there is none.
 

@@ -13,6 +13,9 @@ Array = NDArray[np.float64]
 LEAST_MEAN = 1e-12
 """A mean below is scored as this: a forecast of nothing at all, if wrong, costs a finite amount."""
 
+LARGE_SHAPE = 20.0
+"""Shapes above need another form of the hypergeometric function in `crps`."""
+
 
 def poisson_deviance(mean: Array, count: Array) -> Array:
     """Return the unit Poisson deviance, 2 (y log(y / m) - (y - m)), with 0 log 0 = 0.
@@ -108,9 +111,10 @@ def _crps_negative_binomial(mean: Array, shape: Array, count: Array) -> Array:
     spread = mean * (shape + mean) / shape
     z = 4.0 * spread / shape
     pairs = special.hyp2f1(shape + 1.0, 0.5, 2.0, -z)
-    # SciPy gives up where shape and z are large; Pfaff's transformation, slower, does not.
-    hard = ~np.isfinite(pairs)
-    bent = special.hyp2f1(1.0 - shape[hard], 0.5, 2.0, z[hard] / (1.0 + z[hard]))
-    pairs[hard] = bent / np.sqrt(1.0 + z[hard])
+    # From a shape of 100 or so SciPy's answer may be nan, or plainly wrong. With Pfaff's
+    # transformation it is right, but slow for small shapes.
+    large = shape > LARGE_SHAPE
+    bent = special.hyp2f1(1.0 - shape[large], 0.5, 2.0, z[large] / (1.0 + z[large]))
+    pairs[large] = bent / np.sqrt(1.0 + z[large])
     score: Array = count * (2.0 * below - 1.0) - spread * (none * (2.0 * longer - 1.0) + pairs)
     return score

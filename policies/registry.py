@@ -66,7 +66,7 @@ def make_policy(name: str, *, seed: int, **parameters: Value) -> Policy:
 
 def settable_parameters(make: Callable[..., Policy]) -> dict[str, type]:
     """Return the parameters that can be given as text or numbers, with their types."""
-    found = inspect.signature(make).parameters.values()
+    found = inspect.signature(make, eval_str=True).parameters.values()
     return {p.name: p.annotation for p in found if p.annotation in (int, float, bool, str)}
 
 

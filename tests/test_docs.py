@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"^(?:\$ )?(?:PYTHONPATH=\. )?btb (\w+)(.*)$", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?btb (\w+)(.*)$", re.MULTILINE)
 SOURCE = re.compile(r"`((?:btb|forecasting|models|policies|replication|tests|docs)/[a-z\d_./-]*)`")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -122,7 +122,7 @@ def burst() -> list[Arrival]:
 def test_the_example_policy_runs_and_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (example,) = code(ROOT / "docs" / "policies.md", "python")
+    (example,) = code(ROOT / "README.md", "python")
     (tmp_path / "mine.py").write_text(example, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -137,7 +137,7 @@ def test_the_example_policy_runs_and_copies(
 
 
 def test_the_example_policy_is_about_as_short_as_the_readme_says() -> None:
-    (example,) = code(ROOT / "docs" / "policies.md", "python")
+    (example,) = code(ROOT / "README.md", "python")
     body = example[example.index("class ") :]
     assert len(body.splitlines()) <= 25
 

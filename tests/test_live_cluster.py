@@ -166,11 +166,12 @@ def test_a_copy_is_ordered_once_until_its_time_is_over() -> None:
     assert orders.expire(now_s=200.0) == 1
 
 
-def test_a_deadline_ends_an_order_sooner() -> None:
-    orders = cluster("a", "b").orders
-    orders.place([copy(deadline_s=5.0)], now_s=0.0, block_tokens=BLOCK)
-    assert orders.expire(now_s=5.0) == 0
-    assert orders.expire(now_s=5.1) == 1
+def test_a_copy_that_is_late_for_its_request_still_counts_when_it_is_done() -> None:
+    live = cluster("a", "b")
+    (order,) = live.orders.place([copy(deadline_s=0.5)], now_s=0.0, block_tokens=BLOCK)
+    assert live.orders.expire(now_s=2.0) == 0
+    assert live.copy_done(order.copy_id, now_s=2.0) is order
+    assert live.view(2.0, BLOCK).resident_blocks(CHAIN) == [0, 16]
 
 
 def test_a_copy_is_resident_once_it_is_said_to_be_done_and_not_before() -> None:

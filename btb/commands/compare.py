@@ -111,7 +111,6 @@ def compare(
 
     btb compare day --policy cache_aware --policy early_rdma:copies=2 --json -
     """
-    sys.path.append(str(Path.cwd()))  # where a person's own `module:Class` lies
     options = ReaderOptions(
         max_bad_share=max_bad_share,
         block_tokens=block_tokens,

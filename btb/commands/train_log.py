@@ -31,8 +31,9 @@ def train_logged(
     Raises
     ------
     ConfigError
-        If MLflow can't be reached, or the champion can't be read.
+        If `name` can't be one, MLflow can't be reached, or the champion can't be read.
     """
+    registry.check_name(name)
     params = {
         **settings,
         "boundary_tokens": start.boundary_tokens,

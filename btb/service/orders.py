@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from policies.base import Copy
 
 OPEN_S = 60.0
-"""How long a copy stays open, if it has no earlier deadline: the longest horizon of a forecast."""
+"""How long a copy stays open: the longest horizon of a forecast. Its deadline doesn't close it: a
+copy that came too late for one request is there for the next."""
 
 MAX_OPEN = 10_000
 """Copies open at a time; the oldest is given up past this."""
@@ -56,10 +57,7 @@ class Orders:
 
     def _place(self, copy: Copy, now_s: float, block_tokens: int) -> Order:
         self._made += 1
-        until_s = now_s + OPEN_S
-        if now_s < copy.deadline_s < until_s:
-            until_s = copy.deadline_s
-        order = Order(f"c{self._made}", copy, block_tokens, until_s)
+        order = Order(f"c{self._made}", copy, block_tokens, now_s + OPEN_S)
         self._open[order.copy_id] = order
         self._pairs[copy.prefix.key, copy.target] = order.copy_id
         self._out[copy.source] += 1

@@ -1,6 +1,7 @@
 """The default engine: a block is held once it has been computed or received, and not before."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
 
@@ -20,6 +21,7 @@ ASSUMPTIONS = (
     "Prefill is compute-bound with the attention term, one prompt at a time in order of arrival, "
     "in chunks of 2,048 tokens; running requests decode one token beside each chunk.",
     "The first token comes with the last chunk of the prompt.",
+    "A request that starts takes room for its whole prompt and answer; nothing is preempted.",
     "HBM holds cached and running KV together; what is unused for longest goes first, tail before "
     "head, to 512 GB of RAM, and comes back from there when that beats computing it.",
     "Copies run beside compute and share each replica's NICs fairly, both ways; each takes 1 ms "
@@ -124,10 +126,9 @@ class _Recorder:
         ttft_s = at_s - arrival.at_s
         self.ttft_s[job.index] = ttft_s
         self.replica[job.index] = replica
-        if arrival.request_id:
-            hits = sum(int(tokens[job.index]) for tokens in self.hits.values())
-            feedback = Feedback(arrival.request_id, f"r{replica}", ttft_s, hits)
-            self._controller.on_first_token(feedback)
+        hits = sum(int(tokens[job.index]) for tokens in self.hits.values())
+        feedback = Feedback(arrival.request_id, f"r{replica}", ttft_s, hits)
+        self._controller.on_first_token(feedback)
 
     def finished(self, job: Job, replica: int, at_s: float) -> None:
         """Note when the last token came."""
@@ -178,6 +179,10 @@ def simulate_causal(
     ConfigError
         If a request needs more KV than a replica has room for.
     """
+    arrivals = [
+        arrival if arrival.request_id else replace(arrival, request_id=str(index))
+        for index, arrival in enumerate(arrivals)
+    ]
     recorder = _Recorder(arrivals, controller)
     cluster = CausalCluster(setup, arrivals, parameters, recorder)
     reasons = _Loop(cluster, controller).run(arrivals)

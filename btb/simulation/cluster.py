@@ -208,7 +208,9 @@ class CausalCluster:
         already = self.transfers.brings(inbound, path) if inbound else 0
         if blocks <= max(cache.matched(path), already):
             return
-        tier = "ram" if coming < blocks and in_hbm < blocks else "hbm"
+        tier = "hbm"
+        if coming < blocks and in_hbm < blocks:
+            tier = "ram" if holder.stored_in_ram(path) >= blocks else "disk"
         moving = self.transfers.plan(source, target, tier, path, blocks, starts_s, copy)
         self._expect_transfer(moving)
         if coming < blocks:

@@ -1,9 +1,10 @@
 """Models on hardware: how fast a replica computes, decodes and moves KV.
 
 Datasheet figures are dense bf16 without sparsity, per GPU; the host link is what PCIe gives in
-practice, RDMA one NIC a GPU (400 or 800 Gbit/s), NVMe one pool a node. Models are described by
-their published `config.json`. The six setups of the article and their constants are those of
-https://github.com/jwlaboratory/bite-the-bullet.
+practice, RDMA one NIC a GPU (400 or 800 Gbit/s), NVMe one pool a node. Models, setups and their
+constants are the article's (https://github.com/jwlaboratory/bite-the-bullet), which counts KV as if
+attention were grouped-query everywhere; a model that keeps it compressed, as Kimi K2 does, has
+less. Widths of attention are added: query heads x head dimension of models of that size.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a model needs to be computed and kept: sizes from its `config.json`.
+    """What a model needs to be computed and kept.
 
     `weight_bytes` and `kv_bytes` are bytes a number. The article quarters the KV together with int4
     weights, which no engine does: it is `article_kv_bytes`, used by its prototype engine only.

@@ -40,7 +40,8 @@ class Moving:
 class Transfers:
     """Carries KV over the links of a cluster, and makes it usable when all of it has come.
 
-    A replica has four links, each shared fairly: NICs out, NICs in, host link, disk.
+    A replica has four links, each shared fairly: NICs out, NICs in, host link, disk. The NICs reach
+    a peer's RAM without its host link, which joins RAM and HBM.
     """
 
     def __init__(
@@ -176,5 +177,6 @@ class Transfers:
 
     def _links(self, source: int, target: int, tier: str) -> tuple[int, ...]:
         if source != target:
-            return (source, self._count + target)
+            disk = (3 * self._count + source,) if tier == "disk" else ()
+            return (source, self._count + target, *disk)
         return (2 * self._count + target,) if tier == "ram" else (3 * self._count + target,)
