@@ -16,6 +16,7 @@ from btb.controller import Controller
 from btb.simulation.causal import simulate_causal
 from btb.simulation.cluster import CausalParameters
 from btb.simulation.engines import ENGINES
+from btb.simulation.plan import ARTICLE_SEED
 from btb.simulation.setups import ARTICLE_SETUPS, SETUPS
 from btb.traces.generate import article_windows, read_article
 from forecasting.arrival import Arrival
@@ -23,7 +24,7 @@ from forecasting.forecaster import Forecaster
 from policies import make_policy
 
 REFERENCE = Path(__file__).parents[1].parent / "shared" / "reference"
-ARTICLE_SEED = 42
+
 
 pytestmark = pytest.mark.skipif(
     not (REFERENCE / "windows.json").exists(),

@@ -35,7 +35,7 @@ from btb.simulation.compare import (
 )
 from btb.simulation.json_report import to_json
 from btb.simulation.machine import describe_machine
-from btb.simulation.plan import Plan, Windows, plan_cells, starting_models
+from btb.simulation.plan import ARTICLE_SEED, Plan, Windows, plan_cells, starting_models
 from btb.simulation.setups import ARTICLE_SETUPS
 from btb.simulation.summary import Comparison, differences, figures
 from btb.traces import ReaderOptions
@@ -70,7 +70,9 @@ def compare(
             help="What forecasts start from: built-in name, checkpoint, or models:/NAME@ALIAS.",
         ),
     ] = "river",
-    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same figures.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Same seed, same figures; the article's is 42.")
+    ] = ARTICLE_SEED,
     json_to: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout."),

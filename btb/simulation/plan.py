@@ -22,6 +22,9 @@ from policies.registry import make_policy
 
 NO_STAND_INS: Mapping[str, str] = {}
 
+ARTICLE_SEED = 42
+"""What the article seeds the generator with that breaks its ties, anew for each window."""
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -48,7 +51,7 @@ class Plan:
     policies: tuple[str, ...]
     engine: str = "causal"
     model: str = "river"
-    seed: int = 0
+    seed: int = ARTICLE_SEED
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
