@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from forecasting.arrival import Arrival
+from forecasting.chain import known_blocks
 from forecasting.node import PrefixNode
 
 
@@ -75,17 +76,7 @@ class PrefixTree:
 
     def match(self, chain: tuple[int, ...]) -> int:
         """Return how many leading blocks of `chain` are known."""
-        nodes = self._nodes
-        low, high = 0, len(chain)
-        if high and chain[-1] in nodes:
-            return high
-        while low < high:
-            middle = (low + high) // 2
-            if chain[middle] in nodes:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return known_blocks(chain, self._nodes)
 
     def path(self, chain: tuple[int, ...]) -> list[PrefixNode]:
         """Return the nodes that lie wholly on `chain`, shallow to deep; none on a broken one."""

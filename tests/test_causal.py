@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from btb.controller import Controller
 from btb.errors import ConfigError
 from btb.simulation.causal import simulate_causal
-from btb.simulation.cluster import CausalParameters
+from btb.simulation.parameters import CausalParameters
 from btb.simulation.result import Result
 from btb.simulation.setups import Gpu, Model, Setup
 from forecasting.arrival import Arrival

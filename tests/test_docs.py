@@ -16,8 +16,8 @@ import typer
 
 from btb.cli import COMMANDS
 from btb.controller import Controller
-from btb.simulation.cluster import CausalParameters
 from btb.simulation.engines import ENGINES
+from btb.simulation.parameters import CausalParameters
 from btb.simulation.setups import SETUPS
 from forecasting.arrival import Arrival
 from forecasting.forecaster import Forecaster

@@ -14,8 +14,8 @@ import pytest
 
 from btb.controller import Controller
 from btb.simulation.causal import simulate_causal
-from btb.simulation.cluster import CausalParameters
 from btb.simulation.engines import ENGINES
+from btb.simulation.parameters import CausalParameters
 from btb.simulation.plan import ARTICLE_SEED
 from btb.simulation.setups import ARTICLE_SETUPS, SETUPS
 from btb.traces.generate import article_windows, read_article

@@ -1,18 +1,16 @@
 """`btb audit`: say whether a trace has bursts, and whether btb would pay there."""
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from btb.commands.audit_tables import print_audit
+from btb.commands.options import BlockTokens, Format, JsonTo, MaxBadShare, StartSpread, Traces
+from btb.commands.output import counting, write_json
 from btb.errors import ConfigError
-from btb.traces import open_windows
-from btb.traces.audit import DEPTHS_TOKENS, WINDOWS_S, Audit
+from btb.traces import ReaderOptions, open_windows
+from btb.traces.audit import DEPTHS_TOKENS, WINDOWS_S
 from btb.traces.audit import audit as audit_traces
 
 DEPTHS = ",".join(map(str, DEPTHS_TOKENS))
@@ -20,19 +18,17 @@ WINDOWS = ",".join(map("{:g}".format, WINDOWS_S))
 
 
 def audit(
-    traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE", help="Trace files, or folders of windows.")
-    ],
+    traces: Traces,
     depths: Annotated[str, typer.Option(help="Prefix depths in tokens, with commas.")] = DEPTHS,
     windows: Annotated[
         str, typer.Option(help="Sliding windows in seconds, with commas.")
     ] = WINDOWS,
-    json_to: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout.")
-    ] = None,
-    fmt: Annotated[
-        str | None, typer.Option("--format", help="Format of the traces, where it isn't seen.")
-    ] = None,
+    json_to: JsonTo = None,
+    fmt: Format = None,
+    max_bad_share: MaxBadShare = 0.01,
+    block_tokens: BlockTokens = None,
+    start_spread: StartSpread = 3600.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Draws those starts.")] = 0,
 ) -> None:
     """Count requests that share a prefix, and say whether btb would pay.
 
@@ -57,36 +53,26 @@ def audit(
     """
     depths_tokens = [int(depth) for depth in _numbers("--depths", depths, whole=True)]
     windows_s = _numbers("--windows", windows)
-    found = [_audit(path, fmt, depths_tokens, windows_s) for path in traces]
-    if json_to is not None:
-        text = json.dumps([one.as_json() for one in found], indent=1)
-        if str(json_to) == "-":
-            typer.echo(text)
-            return
-        json_to.write_text(text + "\n", encoding="utf-8")
+    options = ReaderOptions(
+        max_bad_share=max_bad_share,
+        block_tokens=block_tokens,
+        start_spread_s=start_spread,
+        seed=seed,
+    )
+    found = []
+    for path in traces:
+        read = open_windows([path], fmt=fmt, options=options)
+        with counting(f"reading {path.name}") as on_rows:
+            name = read[0].name if len(read) == 1 else path.name
+            found.append(
+                audit_traces(
+                    name, read, depths_tokens=depths_tokens, windows_s=windows_s, on_rows=on_rows
+                )
+            )
+    if write_json(json_to, [one.as_json() for one in found]):
+        return
     for one in found:
         print_audit(one, Console())
-
-
-def _audit(
-    path: Path, fmt: str | None, depths_tokens: Sequence[int], windows_s: Sequence[float]
-) -> Audit:
-    windows = open_windows([path], fmt=fmt)
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}: {task.completed:,} requests"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
-        task = progress.add_task(f"reading {path.name}", total=None)
-        return audit_traces(
-            windows[0].name if len(windows) == 1 else path.name,
-            windows,
-            depths_tokens=depths_tokens,
-            windows_s=windows_s,
-            on_rows=lambda rows: progress.advance(task, rows),
-        )
 
 
 def _numbers(option: str, text: str, *, whole: bool = False) -> list[float]:

@@ -1,9 +1,7 @@
 """`btb compare`: policies side by side on the same arrivals."""
 
-import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +22,8 @@ from rich.progress import (
 
 from btb.commands.compare_log import log_comparison
 from btb.commands.compare_tables import print_comparison
+from btb.commands.options import BlockTokens, Format, JsonTo, MaxBadShare, StartSpread, Traces
+from btb.commands.output import write_json
 from btb.errors import ConfigError, UserError
 from btb.simulation.cells import Cell, Outcome
 from btb.simulation.compare import (
@@ -46,9 +46,7 @@ POLICIES = ["cache_aware", "early_rdma", "btb"]
 
 
 def compare(
-    traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE", help="Trace files, or folders of windows.")
-    ],
+    traces: Traces,
     policy: Annotated[
         list[str],
         typer.Option(
@@ -73,10 +71,7 @@ def compare(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Same seed, same figures; the article's is 42.")
     ] = ARTICLE_SEED,
-    json_to: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout."),
-    ] = None,
+    json_to: JsonTo = None,
     report: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write DIR/index.html; finished cells are kept there."),
@@ -85,20 +80,10 @@ def compare(
         int, typer.Option(min=1, metavar="N", help="Processes; one a core without it.")
     ] = os.cpu_count() or 1,
     mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow.")] = True,
-    fmt: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Format of the traces, where it isn't seen."),
-    ] = None,
-    max_bad_share: Annotated[
-        float, typer.Option(metavar="SHARE", help="Rows that may be bad before reading stops.")
-    ] = 0.01,
-    block_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Block size, where the trace doesn't say.")
-    ] = None,
-    start_spread: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", help="Sessions without a clock start within this time."),
-    ] = 3600.0,
+    fmt: Format = None,
+    max_bad_share: MaxBadShare = 0.01,
+    block_tokens: BlockTokens = None,
+    start_spread: StartSpread = 3600.0,
 ) -> None:
     """Simulate policies on the same arrivals, and say how they differ.
 
@@ -132,8 +117,7 @@ def compare(
     rows, found = figures(comparison), differences(comparison)
     assumptions, machine = assumptions_of(plan), describe_machine()
     content = to_json(comparison, rows, found, assumptions=assumptions, machine=machine)
-    _write_json(json_to, content)
-    if str(json_to) != "-":
+    if not write_json(json_to, content):
         print_comparison(comparison, rows, found, Console())
     if report is None and not mlflow:
         return
@@ -156,19 +140,6 @@ def compare(
 def _label(traces: Sequence[Path]) -> str:
     first, *others = [path.name or str(path) for path in traces]
     return f"{first} and {len(others)} more" if len(others) > 2 else " ".join([first, *others])
-
-
-def _write_json(json_to: Path | None, content: Mapping[str, object]) -> None:
-    if json_to is None:
-        return
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    if str(json_to) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        json_to.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--json: can't write {json_to}: {error.strerror}") from error
 
 
 def _outcomes(

@@ -1,7 +1,6 @@
 """`btb replay`: feed a trace to a running service, and compare its forecasts with what came."""
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from btb.commands.options import Format, JsonTo
+from btb.commands.output import write_json
 from btb.commands.replay_tables import result_of, show_result
 from btb.errors import ConfigError
 
@@ -31,14 +32,9 @@ def replay(
     ] = 0.0,
     top: Annotated[int, typer.Option(min=1, help="Hottest prefixes to compare.")] = 10,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
-    fmt: Annotated[
-        str | None, typer.Option("--format", help="Trace format, where rows don't tell.")
-    ] = None,
+    fmt: Format = None,
     token_file: Annotated[Path | None, typer.Option(help="Secret of the service.")] = None,
-    json_to: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write JSON; - for stdout and nothing else."),
-    ] = None,
+    json_to: JsonTo = None,
 ) -> None:
     """Feed a trace to a running service, and compare its forecasts with what came.
 
@@ -72,12 +68,7 @@ def replay(
         raise ConfigError(f"--to {to}: {error}") from error
     done = asyncio.run(_run(found, client, pace))
     result = result_of(done, found.name)
-    text = json.dumps(result, indent=2) + "\n"
-    if json_to is not None and str(json_to) == "-":
-        typer.echo(text, nl=False)
-    else:
-        if json_to is not None:
-            json_to.write_text(text, encoding="utf-8")
+    if not write_json(json_to, result):
         show_result(result, Console())
     if done.tally.stopped:
         raise typer.Exit(130)

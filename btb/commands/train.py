@@ -1,6 +1,5 @@
 """`btb train`: learn from a logged trace, and score what was learnt."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from btb.commands.options import BlockTokens, Format, JsonTo, MaxBadShare, StartSpread, Traces
+from btb.commands.output import counting, write_json
 from btb.commands.train_tables import as_json, print_pass, print_windows, shown, verdict
 from btb.errors import ConfigError
 from btb.traces import ReaderOptions, Trace, open_windows
@@ -22,9 +22,7 @@ from models.checkpoint import Checkpoint, save
 
 
 def train(
-    traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE", help="Trace files, or folders of windows.")
-    ],
+    traces: Traces,
     model: Annotated[
         str,
         typer.Option(
@@ -41,26 +39,14 @@ def train(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the checkpoint there too.")
     ] = None,
-    json_to: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout.")
-    ] = None,
+    json_to: JsonTo = None,
     mlflow: Annotated[
         bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow and register there.")
     ] = True,
-    fmt: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Format of the traces, where it isn't seen."),
-    ] = None,
-    max_bad_share: Annotated[
-        float, typer.Option(metavar="SHARE", help="Rows that may be bad before reading stops.")
-    ] = 0.01,
-    block_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Block size, where the trace doesn't say.")
-    ] = None,
-    start_spread: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", help="Sessions without a clock start within this time."),
-    ] = 3600.0,
+    fmt: Format = None,
+    max_bad_share: MaxBadShare = 0.01,
+    block_tokens: BlockTokens = None,
+    start_spread: StartSpread = 3600.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Draws those starts.")] = 0,
 ) -> None:
     """Learn from logged traces, request by request, and score every forecast.
@@ -106,13 +92,9 @@ def train(
     if out is not None:
         save(trained(start, windows), out)
     sentence = verdict(outcome, start.name)
-    if json_to is not None:
-        content = {"model": model, "verdict": sentence, **as_json(outcome, windows)}
-        text = json.dumps(content, indent=1)
-        if str(json_to) == "-":
-            typer.echo(text)
-            return
-        json_to.write_text(text + "\n", encoding="utf-8")
+    content = {"model": model, "verdict": sentence, **as_json(outcome, windows)}
+    if write_json(json_to, content):
+        return
     console = Console()
     print_windows(windows, outcome, console)
     print_pass(outcome, shown(outcome, start.name), console)
@@ -127,20 +109,13 @@ def _learn(
     learners: dict[str, LearnerModels] = {start.name: start.models}
     if champion is not None:
         learners[CHAMPION] = champion.models
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}: {task.completed:,} requests"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
-        task = progress.add_task(f"training {start.name}", total=None)
+    with counting(f"training {start.name}") as on_rows:
         return run_pass(
             windows,
             learners,
             boundary_tokens=start.boundary_tokens,
             frozen=(CHAMPION,) if frozen else (),
-            on_rows=lambda rows: progress.advance(task, rows),
+            on_rows=on_rows,
         )
 
 

@@ -2,6 +2,8 @@
 
 from collections import OrderedDict
 
+from forecasting.chain import known_blocks
+
 Chain = tuple[int, ...]
 
 
@@ -74,15 +76,8 @@ class Residency:
 
     def coming(self, chain: Chain) -> tuple[int, float]:
         """Return how many leading blocks of `chain` are or will be here, and when the last is."""
-        blocks = self._blocks
-        low, high = 0, len(chain)
-        while low < high:
-            middle = (low + high) // 2
-            if chain[middle] in blocks:
-                low = middle + 1
-            else:
-                high = middle
-        return low, blocks[chain[low - 1]][0] if low else 0.0
+        depth = known_blocks(chain, self._blocks)
+        return depth, self._blocks[chain[depth - 1]][0] if depth else 0.0
 
     def _evict(self) -> None:
         while self.held_bytes > self.capacity_bytes:

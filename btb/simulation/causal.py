@@ -8,7 +8,8 @@ from math import inf
 import numpy as np
 
 from btb.controller import Controller
-from btb.simulation.cluster import CausalCluster, CausalParameters
+from btb.simulation.cluster import CausalCluster
+from btb.simulation.parameters import CausalParameters
 from btb.simulation.replica import Job
 from btb.simulation.result import Result, Transfer
 from btb.simulation.setups import Setup

@@ -1,10 +1,10 @@
 """The causal engine's replicas: as a policy sees them, and what can be done to them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from btb.errors import ConfigError
+from btb.simulation.parameters import CausalParameters
 from btb.simulation.replica import Job, Replica
 from btb.simulation.runs import Path, cut_into_runs
 from btb.simulation.setups import Setup
@@ -12,23 +12,6 @@ from btb.simulation.tiers import ReplicaCache
 from btb.simulation.transfers import Moving, Transfers
 from forecasting.arrival import Arrival
 from policies.base import Copy
-
-
-@dataclass(frozen=True, slots=True)
-class CausalParameters:
-    """What the causal engine takes beside a setup.
-
-    `chunk_tokens` is vLLM's usual `max_num_batched_tokens`. `ram_bytes` is what a node with one or
-    two terabytes can give to each of its replicas, `disk_bytes` what of its NVMe. `copy_latency_s`
-    covers lease, placing and commit: three round trips and their handling. Without `attention`
-    prefill is linear in tokens, as in the article.
-    """
-
-    chunk_tokens: int = 2048
-    ram_bytes: float = 512e9
-    disk_bytes: float = 0.0
-    copy_latency_s: float = 0.001
-    attention: bool = True
 
 
 class Observer(Protocol):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from forecasting.arrival import Arrival
+from forecasting.chain import known_blocks
 
 Path = tuple[int, ...]
 
@@ -67,7 +68,7 @@ def cut_into_runs(arrivals: Sequence[Arrival]) -> Runs:
     cuts: list[set[int]] = []
     for index, arrival in enumerate(arrivals):
         chain = arrival.chain
-        depth = _known_blocks(owner, chain)
+        depth = known_blocks(chain, owner)
         base = owner[chain[depth - 1]] if depth else -1
         bases.append((base, depth))
         cuts.append(set())
@@ -82,19 +83,6 @@ def cut_into_runs(arrivals: Sequence[Arrival]) -> Runs:
     runs = _number_runs(arrivals, bases, cuts)
     runs.owner = owner
     return runs
-
-
-def _known_blocks(owner: dict[int, int], chain: Sequence[int]) -> int:
-    low, high = 0, len(chain)
-    if high > 1 and chain[-2] in owner:  # often only the last block is new
-        low = high - 1
-    while low < high:
-        middle = (low + high) // 2
-        if chain[middle] in owner:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _number_runs(

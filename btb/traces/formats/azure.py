@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 
 from btb.traces.fields import moment, whole
-from btb.traces.format import Format, Reading, sorted_by_time
+from btb.traces.format import Format, Reading
+from btb.traces.formats.lengths import lengths_only
 from btb.traces.options import ReaderOptions
 from btb.traces.records import Row, Source
 from forecasting.arrival import Arrival
-
-BLOCK_TOKENS = 512
-SORT_WINDOW_S = 60.0
-NO_PREFIXES = "no prefixes in this format: rate models only"
 
 
 class Azure(Format):
@@ -24,21 +21,14 @@ class Azure(Format):
 
     def reading(self, _: Source, __: Sequence[Row], options: ReaderOptions) -> Reading[Arrival]:
         """Return how to read it; times without a zone are taken as UTC."""
-        block_tokens = options.block_tokens or BLOCK_TOKENS
+        return lengths_only(_parse, options)
 
-        def parse(row: Row) -> Arrival:
-            return Arrival(
-                at_s=moment(row, "TIMESTAMP"),
-                chain=(),
-                block_tokens=block_tokens,
-                input_tokens=whole(row, "ContextTokens"),
-                output_tokens=whole(row, "GeneratedTokens"),
-            )
 
-        return Reading(
-            block_tokens,
-            parser=lambda: parse,
-            lay=sorted_by_time(SORT_WINDOW_S, options),
-            has_prefixes=False,
-            notes=(NO_PREFIXES,),
-        )
+def _parse(row: Row, block_tokens: int) -> Arrival:
+    return Arrival(
+        at_s=moment(row, "TIMESTAMP"),
+        chain=(),
+        block_tokens=block_tokens,
+        input_tokens=whole(row, "ContextTokens"),
+        output_tokens=whole(row, "GeneratedTokens"),
+    )
