@@ -10,6 +10,10 @@ NO_PREFIXES = (
     "there are only rates here."
 )
 
+HARDLY = "Copying ahead of bursts would hardly pay here: "
+
+ROUTING = "; what btb gains by routing, btb compare tells."
+
 
 def judge(depths: Sequence[DepthFound], input_tokens: int, limits: Thresholds) -> tuple[bool, str]:
     """Return whether btb would pay, and why, from what was found at each depth.
@@ -23,8 +27,7 @@ def judge(depths: Sequence[DepthFound], input_tokens: int, limits: Thresholds) -
     best = max(tried, key=_tokens, default=None)
     if best is None or best.onsets is None or not any(map(_any_burst, tried)):
         return False, (
-            f"btb would hardly pay here: no prefix of {limits.prefix_tokens:,} tokens or more has "
-            f"{what}."
+            f"{HARDLY}no prefix of {limits.prefix_tokens:,} tokens or more has {what}{ROUTING}"
         )
     share = best.onsets.tokens / max(input_tokens, 1)
     cold = best.onsets.cold
@@ -37,9 +40,9 @@ def judge(depths: Sequence[DepthFound], input_tokens: int, limits: Thresholds) -
         )
     if cold:
         return False, (
-            f"btb would hardly pay here: {_times(cold)} a prefix of at least "
+            f"{HARDLY}{_times(cold)} a prefix of at least "
             f"{best.depth_tokens:,} tokens goes from silence to {what}, but only {share:.2%} of "
-            "all input tokens are repeats of such a prefix."
+            f"all input tokens are repeats of such a prefix{ROUTING}"
         )
     return False, _warm(tried, what)
 
@@ -53,12 +56,12 @@ def _warm(tried: Sequence[DepthFound], what: str) -> str:
     running = sum(depth.onsets.running for depth in tried[:1] if depth.onsets)
     if running:
         return (
-            f"btb would hardly pay here: prefixes of at least {first.depth_tokens:,} tokens with "
-            f"{what} were busy from the start, so a cache keeps them without a forecast."
+            f"{HARDLY}prefixes of at least {first.depth_tokens:,} tokens with "
+            f"{what} were busy from the start, so a cache keeps them without a forecast{ROUTING}"
         )
     return (
-        f"btb would hardly pay here: prefixes of at least {first.depth_tokens:,} tokens with "
-        f"{what} come from one or a few sessions, one step after the other."
+        f"{HARDLY}prefixes of at least {first.depth_tokens:,} tokens with "
+        f"{what} come from one or a few sessions, one step after the other{ROUTING}"
     )
 
 
