@@ -1,0 +1,1 @@
+"""Ways to bring bytes from a peer's memory into one's own."""
