@@ -31,8 +31,21 @@ class ClusterView(Protocol):
         """Requests waiting or running on each replica."""
         ...
 
-    def queue_s(self) -> Sequence[float]:
-        """Seconds of prefill work ahead of a request that joined each replica's queue now."""
+    def queue_s(self, priorities: Sequence[float] | None = None) -> Sequence[float]:
+        """Seconds of prefill work ahead of a request that joined each replica's queue now.
+
+        With the priority that it would have on each; without, all that is queued. Where engines
+        serve in order of arrival, priorities change nothing.
+        """
+        ...
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether replicas serve by priority, not only in order of arrival."""
+        ...
+
+    def behind(self, priorities: Sequence[float]) -> Sequence[int]:
+        """Requests waiting on each replica that one with this priority would overtake there."""
         ...
 
     def resident_blocks(self, chain: Chain) -> Sequence[int]:
@@ -90,11 +103,16 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where a request goes, best replica first, and which copies start now."""
+    """Where a request goes, best replica first, and which copies start now.
+
+    Of requests that wait on one replica the one with the lowest `priority` is served first, as by
+    vLLM's priority scheduling; equal ones in order of arrival.
+    """
 
     ranked: tuple[str, ...]
     copies: tuple[Copy, ...] = ()
     reason: str = ""
+    priority: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, inf
 from random import Random
+from statistics import fmean
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from policies.base import Chain, ClusterView, Copy, Decision, Feedback
 from policies.cost import Way, ways
+from policies.order import QueueOrder, boundary_key
 from policies.ranking import first_by, ranked
 
 RATE_TAU_S = 60.0
@@ -38,29 +40,42 @@ class Btb:
     The delay of a way to serve a request is
 
         its own TTFT
-        + work price x its compute: while all replicas are busy, whoever comes waits for it
-        + what its compute adds to the wait of requests expected for other prefixes
+        + its compute x (requests that it overtakes + requests expected while the replicas are busy)
         + the wait that is left for requests expected for its own prefix
-        + link price x the seconds that its copy keeps a link busy
+        + what its compute adds to the wait of requests expected for other prefixes
+        + its share of the price of a copy
 
     A wait of w seconds is w - t for who comes in t seconds, so r arrivals a second wait r w² / 2 in
     all. A prefix that is being computed or received is waited for, or copied on from there as soon
-    as it is there, where that costs less than computing it again.
+    as it is there, where that costs less than computing it again. A copy's price is shared by all
+    who are expected to use it. Each request gets a priority from `QueueOrder`; where replicas serve
+    in order of arrival that changes nothing, and compute is kept out of the way of hot prefixes.
 
     Parameters
     ----------
     link_price
         Seconds of delay that one second of a replica's links is worth.
+    evict_price
+        Seconds of delay that a second of compute is worth whose KV a copy evicts.
     horizon_s
         How far ahead forecasts are asked; one of `models.base.HORIZONS_S`.
     """
 
-    def __init__(self, rng: Random, *, link_price: float = 0.5, horizon_s: float = 15.0) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        *,
+        link_price: float = 0.5,
+        evict_price: float = 0.5,
+        horizon_s: float = 15.0,
+    ) -> None:
         self._rng = rng
         self._link_price = link_price
+        self._evict_price = evict_price
         self._horizon_s = horizon_s
         self.horizons_s = (horizon_s,)
         self._hot: OrderedDict[int, _Hot] = OrderedDict()
+        self._order = QueueOrder()
         self._arrivals = 0.0
         self._last_s = 0.0
 
@@ -70,8 +85,11 @@ class Btb:
         """Return where `arrival` goes, and what is copied for it."""
         self._count_arrival(now_s)
         rate_rps = self._remember(arrival, forecasts, now_s)
-        found = ways(arrival, cluster)
-        scores = self._scores(found, arrival, rate_rps, cluster, now_s)
+        shared = forecasts[-1].prefix.key if forecasts else boundary_key(arrival)
+        priorities = self._order.priorities(arrival, shared, cluster)
+        found = ways(arrival, cluster, priorities)
+        behind = cluster.behind(priorities)
+        scores = self._scores(found, behind, arrival, rate_rps, cluster, now_s)
         first = first_by(scores, self._rng)
         way = found[first]
         copies: tuple[Copy, ...] = ()
@@ -79,10 +97,13 @@ class Btb:
             others = [s for w, s in zip(found, scores, strict=True) if w.source < 0]
             saved_s = min(others, default=inf) - scores[first]
             copies = (self._copy(way, arrival, rate_rps, saved_s, cluster, now_s),)
-        return Decision(ranked(cluster.replicas, scores, first), copies, way.how)
+        names = cluster.replicas
+        self._order.note(arrival, shared, names[first])
+        return Decision(ranked(names, scores, first), copies, way.how, priorities[first])
 
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
-        """Do nothing: the costs are the cluster's, and the forecasts learn elsewhere."""
+        """Take in that a request waits no more."""
+        self._order.forget(feedback.request_id)
 
     def _count_arrival(self, now_s: float) -> None:
         self._arrivals = 1.0 + self._arrivals * exp((self._last_s - now_s) / RATE_TAU_S)
@@ -106,27 +127,34 @@ class Btb:
     def _scores(
         self,
         found: list[Way],
+        behind: Sequence[int],
         arrival: Arrival,
         rate_rps: float,
         cluster: ClusterView,
         now_s: float,
     ) -> list[float]:
-        work_price = self._arrivals / RATE_TAU_S / len(found) * min(cluster.queue_s())
+        work_price = self._arrivals / RATE_TAU_S / len(found) * fmean(cluster.queue_s())
         own_wait_s = min((way.ttft_s - way.work_s for way in found if way.blocks), default=inf)
         most_work_s = max(way.work_s for way in found)
-        others = [
-            (hot.rate_rps, _waits(hot, arrival, cluster))
-            for hot in self._expected(arrival, most_work_s, now_s)
-        ]
+        # By priority, who is expected overtakes this one: its compute is in nobody's way.
+        in_the_way = [] if cluster.by_priority else self._expected(arrival, most_work_s, now_s)
+        others = [(hot.rate_rps, _waits(hot, arrival, cluster)) for hot in in_the_way]
+        free_bytes = cluster.free_bytes()
         scores = []
         for way in found:
             wait_s = min(own_wait_s, way.ttft_s)
-            score = way.ttft_s + work_price * way.work_s + rate_rps * wait_s * wait_s / 2
+            score = way.ttft_s + (work_price + behind[way.replica]) * way.work_s
+            score += rate_rps * wait_s * wait_s / 2
             score += sum(rate * _added(waits_s, way) for rate, waits_s in others)
             if way.source >= 0:
                 size_bytes = way.blocks * cluster.block_bytes
                 copy_s = cluster.copy_s(way.source, way.replica, size_bytes)
-                score += self._link_price * copy_s
+                cost_s = self._link_price * copy_s
+                if free_bytes[way.replica] < size_bytes:
+                    # What it evicts may be asked for again, and then has to be computed.
+                    tokens = way.blocks * arrival.block_tokens
+                    cost_s += self._evict_price * cluster.prefill_s(tokens, 0)
+                score += cost_s / (1.0 + rate_rps * self._horizon_s)
             scores.append(score)
         return scores
 

@@ -31,14 +31,16 @@ class Way:
     how: str
 
 
-def ways(arrival: Arrival, cluster: ClusterView) -> list[Way]:
-    """Return the best way for each replica, in their order.
+def ways(
+    arrival: Arrival, cluster: ClusterView, priorities: Sequence[float] | None = None
+) -> list[Way]:
+    """Return the best way for each replica, in their order, served by `priorities` if given.
 
     Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
     so what can be had without computing is worth as much wait.
     """
     chain = arrival.chain
-    queue_s = cluster.queue_s()
+    queue_s = cluster.queue_s(priorities)
     here = cluster.resident_blocks(chain)
     stored = cluster.stored_blocks(chain)
     pending = cluster.pending(chain)

@@ -17,6 +17,7 @@ from policies.early_rdma import EarlyRdma
 from policies.errors import PolicyError
 from policies.fixed import LeastLoad, RandomReplica, RoundRobin
 from policies.kv_cost import KvCost
+from policies.order import Ordered
 
 ENTRY_POINTS = "btb.policies"
 """The entry point group by which another package offers a policy."""
@@ -31,6 +32,9 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     "kv_cost": KvCost,
     "early_rdma": EarlyRdma,
     "btb": Btb,
+    "ordered_least_load": partial(Ordered, policy=LeastLoad),
+    "ordered_cache_aware": partial(Ordered, policy=CacheAware),
+    "ordered_early_rdma": partial(Ordered, policy=EarlyRdma),
     "article_cache_aware": ArticleCacheAware,
     "article_early_rdma": partial(EarlyRdma, fallback=ArticleCacheAware),
 }

@@ -286,3 +286,73 @@ def test_the_same_seed_gives_the_same_run(name: str) -> None:
     ]
     assert (results[0].ttft_s == results[1].ttft_s).all()
     assert (results[0].replica == results[1].replica).all()
+
+
+class ByName(Script):
+    """Sends all to `r0`, each with the priority that is written after the dash in its name."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+
+    def decide(
+        self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float
+    ) -> Decision:
+        return Decision(("r0",), priority=float(arrival.request_id.partition("-")[2]))
+
+
+def by_name(
+    arrivals: Sequence[Arrival],
+    parameters: CausalParameters = PARAMETERS,
+    setup: Setup = SETUP,
+) -> Result:
+    return simulate_causal(setup, Controller(ByName(), Forecaster({})), arrivals, parameters)
+
+
+def alone(name: str, at_s: float, tokens: int) -> Arrival:
+    chain = tuple(hash((name, block)) for block in range(tokens // 10))
+    return Arrival(at_s, chain, 10, tokens, 1, request_id=name)
+
+
+def test_of_those_that_wait_the_lowest_priority_goes_first() -> None:
+    arrivals = [alone("a-1", 0.0, 100), alone("b-9", 0.01, 100), alone("c-2", 0.02, 100)]
+    result = by_name(arrivals)
+    assert result.ttft_s == pytest.approx([0.1, 0.3 - 0.01, 0.2 - 0.02])
+
+
+def test_one_with_a_better_priority_takes_over_at_the_end_of_a_chunk() -> None:
+    # a's 300 tokens come in chunks of 100; b takes over at 0.1 s, and a goes on from there.
+    arrivals = [alone("a-9", 0.0, 300), alone("b-1", 0.05, 100)]
+    result = by_name(arrivals, replace(PARAMETERS, chunk_tokens=100))
+    assert result.ttft_s == pytest.approx([0.4, 0.2 - 0.05])
+    assert result.hit_rate == 0.0
+
+
+def test_equal_priorities_are_served_in_order_of_arrival() -> None:
+    arrivals = [alone("a-5", 0.0, 300), alone("b-5", 0.05, 100)]
+    result = by_name(arrivals, replace(PARAMETERS, chunk_tokens=100))
+    assert result.ttft_s == pytest.approx([0.3, 0.4 - 0.05])
+
+
+def test_an_engine_without_priorities_serves_in_order_of_arrival() -> None:
+    arrivals = [alone("a-9", 0.0, 100), alone("b-9", 0.01, 100), alone("c-1", 0.02, 100)]
+    result = by_name(arrivals, replace(PARAMETERS, by_priority=False))
+    assert result.ttft_s == pytest.approx([0.1, 0.2 - 0.01, 0.3 - 0.02])
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 4), st.integers(0, 9)), max_size=20))
+def test_whatever_the_priorities_the_work_is_done_once_and_nobody_is_lost(
+    drawn: list[tuple[float, int, int]],
+) -> None:
+    arrivals: list[Arrival] = []
+    for number, (gap_s, blocks, rank) in enumerate(drawn):
+        at_s = (arrivals[-1].at_s if arrivals else 0.0) + gap_s
+        arrivals.append(alone(f"{number}-{rank}", at_s, 100 * blocks))
+    roomy = replace(SETUP, gpu=replace(SETUP.gpu, hbm_bytes=1.1e9))  # nothing is evicted
+    result = by_name(arrivals, replace(PARAMETERS, chunk_tokens=50), roomy)
+    ends = np.sort(result.arrived_s + result.ttft_s)
+    busy_s = 0.0
+    for arrival in arrivals:
+        busy_s = max(busy_s, arrival.at_s) + arrival.input_tokens / 1000
+    if len(arrivals):
+        # One server that never rests while somebody waits is done at the same time in any order.
+        assert ends[-1] == pytest.approx(busy_s)

@@ -25,6 +25,7 @@ class Written:
     queue: list[float] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
     coming: list[tuple[int, float]] = field(default_factory=list)
+    behind_each: list[int] | None = None
     block_bytes: int = 1000
 
     @property
@@ -34,8 +35,15 @@ class Written:
     def loads(self) -> list[int]:
         return self.load
 
-    def queue_s(self) -> list[float]:
+    def queue_s(self, priorities: Sequence[float] | None = None) -> list[float]:
         return self.queue or [0.0] * len(self.load)
+
+    @property
+    def by_priority(self) -> bool:
+        return self.behind_each is not None
+
+    def behind(self, priorities: Sequence[float]) -> list[int]:
+        return self.behind_each or [0] * len(self.load)
 
     def resident_blocks(self, chain: Chain) -> list[int]:
         return [min(n, len(chain)) for n in self.resident or [0] * len(self.load)]

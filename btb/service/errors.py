@@ -9,7 +9,7 @@ Refused             a status, and what was wrong, in words for the client
 Location = tuple[str | int, ...]
 
 
-class Refused(Exception):  # noqa: N818  (it is an answer, not a fault)
+class Refused(Exception):
     """A request that is not done. `cause` is a short name for the metrics, one of a few."""
 
     def __init__(

@@ -94,11 +94,11 @@ class Guard:
         return b"".join(parts)
 
 
-class _TooLarge(Exception):  # noqa: N818  (it becomes an answer)
+class _TooLarge(Exception):
     """The body has more bytes than are taken."""
 
 
-class _Gone(Exception):  # noqa: N818  (nobody is left to be told)
+class _Gone(Exception):
     """The client went away before its body was complete."""
 
 

@@ -1,5 +1,6 @@
 """The live cluster at one moment, as policies see it."""
 
+from collections.abc import Sequence
 from math import inf
 
 from btb.service.orders import Orders
@@ -46,9 +47,18 @@ class LiveView:
         """Requests on each replica: sent from here and not ended, and others that it reported."""
         return [replica.requests() for replica in self._list]
 
-    def queue_s(self) -> list[float]:
+    def queue_s(self, priorities: Sequence[float] | None = None) -> list[float]:
         """Seconds of prefill that are expected to be ahead of a new request."""
         return [replica.queue_s(self._now_s) for replica in self._list]
+
+    @property
+    def by_priority(self) -> bool:
+        """False: in order of arrival."""
+        return False
+
+    def behind(self, priorities: Sequence[float]) -> list[int]:
+        """None: engines are taken to serve in order of arrival."""
+        return [0] * len(priorities)
 
     def resident_blocks(self, chain: Chain) -> list[int]:
         """Leading blocks of `chain` thought to be on each replica."""

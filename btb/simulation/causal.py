@@ -19,8 +19,10 @@ from policies.base import Feedback
 
 ASSUMPTIONS = (
     "A block can be used, and copied, from the moment it has been computed or received.",
-    "Prefill is compute-bound with the attention term, one prompt at a time in order of arrival, "
-    "in chunks of 2,048 tokens; running requests decode one token beside each chunk.",
+    "Prefill is compute-bound with the attention term, one prompt at a time, in chunks of 2,048 "
+    "tokens; running requests decode one token beside each chunk.",
+    "Prompts are served by the policy's priority, then in order of arrival; one with a better "
+    "priority takes the place of another at the end of a chunk.",
     "The first token comes with the last chunk of the prompt.",
     "A request that starts takes room for its whole prompt and answer; nothing is preempted.",
     "HBM holds cached and running KV together; what is unused for longest goes first, tail before "
@@ -58,7 +60,7 @@ class _Loop:
             for copy in decision.copies:
                 cluster.start_copy(copy, self._number[copy.source], self._number[copy.target])
             replica = self._number[decision.ranked[0]]
-            if cluster.enqueue(index, replica):
+            if cluster.enqueue(index, replica, decision.priority):
                 self._watch(replica)
         self._until(inf)
         return self._reasons

@@ -46,6 +46,7 @@ class CausalCluster:
         self.block_tokens = arrivals[0].block_tokens if arrivals else 256
         self._observer = observer
         self._attention = parameters.attention
+        self._by_priority = parameters.by_priority
         self.block_bytes = int(setup.kv_token_bytes * self.block_tokens)
         self.replicas = tuple(f"r{index}" for index in range(setup.replicas))
         self.now_s = 0.0
@@ -83,10 +84,28 @@ class CausalCluster:
         """Requests waiting or running on each replica."""
         return [node.load for node in self.nodes]
 
-    def queue_s(self) -> list[float]:
+    def queue_s(self, priorities: Sequence[float] | None = None) -> list[float]:
         """Seconds of prefill ahead of a request that joined each queue now."""
         now_s = self.now_s
-        return [node.backlog_s(now_s) for node in self.nodes]
+        if priorities is None or not self._by_priority:
+            return [node.backlog_s(now_s) for node in self.nodes]
+        return [
+            node.backlog_s(now_s, priority)
+            for node, priority in zip(self.nodes, priorities, strict=True)
+        ]
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether priorities are honoured, as the parameters say."""
+        return self._by_priority
+
+    def behind(self, priorities: Sequence[float]) -> list[int]:
+        """Requests waiting on each replica that one with this priority would overtake."""
+        if not self._by_priority:
+            return [0] * len(priorities)
+        return [
+            node.behind(priority) for node, priority in zip(self.nodes, priorities, strict=True)
+        ]
 
     def resident_blocks(self, chain: Sequence[int]) -> list[int]:
         """Leading blocks of `chain` in each replica's HBM, ready to be used."""
@@ -136,8 +155,10 @@ class CausalCluster:
 
     # What can be done.
 
-    def enqueue(self, index: int, replica: int) -> bool:
+    def enqueue(self, index: int, replica: int, priority: float) -> bool:
         """Queue the arrival `index`; return whether the replica's step changed."""
+        if not self._by_priority:
+            priority = 0.0
         arrival, node = self._arrivals[index], self.nodes[replica]
         path, chain_blocks = self._runs.paths[index], len(arrival.chain)
         tokens = arrival.input_tokens + arrival.output_tokens
@@ -147,13 +168,15 @@ class CausalCluster:
                 f"request {index} needs {tokens} tokens of KV; a replica of {self._setup.name} has "
                 f"room for {node.cache.capacity_blocks * self.block_tokens}: choose a larger setup"
             )
-        known = self._expect(replica, path)
-        hit_tokens = min(known * self.block_tokens, arrival.input_tokens - 1)
-        estimate_s = self.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-        ready_s = self.now_s + node.backlog_s(self.now_s) + estimate_s
+        estimate_s = self._estimate_s(arrival, self._expect(replica, path))
+        alone_s = self._estimate_s(arrival, node.cache.matched(path))
+        starts_s = self.now_s + node.backlog_s(self.now_s, priority)
+        expected = self._expected_s[replica]
         for run in path:
             if node.cache.valid[run] < node.cache.run_blocks(run):
-                self._expected_s[replica].setdefault(run, ready_s)
+                # Computed by whoever is first; by this one if it overtakes the others.
+                ready_s = starts_s + (alone_s if run in expected else estimate_s)
+                expected[run] = min(ready_s, expected.get(run, ready_s))
         job = Job(
             index=index,
             path=path,
@@ -162,8 +185,13 @@ class CausalCluster:
             input_tokens=arrival.input_tokens,
             output_tokens=arrival.output_tokens,
             estimate_s=estimate_s,
+            priority=priority,
         )
         return node.join(job, self.now_s)
+
+    def _estimate_s(self, arrival: Arrival, blocks: int) -> float:
+        hit_tokens = min(blocks * self.block_tokens, arrival.input_tokens - 1)
+        return self.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
 
     def _expect(self, replica: int, path: Path) -> int:
         """Return how many leading blocks of `path` will be there when a job's turn comes."""

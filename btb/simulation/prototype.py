@@ -98,7 +98,7 @@ class PrototypeCluster:
         """Requests waiting or running on each replica."""
         return [len(node.running) + len(node.waiting) for node in self._nodes]
 
-    def queue_s(self) -> list[float]:
+    def queue_s(self, priorities: Sequence[float] | None = None) -> list[float]:
         """Seconds until each replica's own clock, and the prefill of what waits, are over."""
         now_s = self._clock_s
         return [
@@ -106,6 +106,15 @@ class PrototypeCluster:
             + sum(self._token_s * self._arrivals[i].input_tokens for i in node.waiting)
             for node in self._nodes
         ]
+
+    @property
+    def by_priority(self) -> bool:
+        """False: in order of arrival."""
+        return False
+
+    def behind(self, priorities: Sequence[float]) -> list[int]:
+        """None: requests are served in order of arrival."""
+        return [0] * len(priorities)
 
     def resident_blocks(self, chain: Sequence[int]) -> list[int]:
         """Leading blocks that are held in HBM; those in RAM in between don't count."""

@@ -1,7 +1,6 @@
 """One causal replica: a queue, one prefill in chunks, and a batch that decodes beside it."""
 
-from bisect import insort
-from collections import deque
+from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -26,12 +25,14 @@ class Job:
     input_tokens: int
     output_tokens: int
     estimate_s: float
+    priority: float = 0.0
     done_tokens: int = 0
     loaded_by: int = -1
+    begun: bool = False
 
     def __lt__(self, other: "Job") -> bool:
-        """Order by arrival."""
-        return self.index < other.index
+        """Whether this one is served first: by priority, then by arrival."""
+        return (self.priority, self.index) < (other.priority, other.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,10 @@ class Step:
 
 
 class Replica:
-    """Runs jobs in order of arrival; a job that waits for its KV lets the next one pass.
+    """Runs jobs by priority, then in order of arrival; one that waits for its KV lets others pass.
+
+    A job that comes with a better priority than the one that is being computed takes its place at
+    the end of the chunk; what has been computed stays cached.
 
     Each iteration computes at most `chunk_tokens` of one prompt and one token of every running
     request. It takes the time of the chunk's compute and of reading the batch's KV; the weights'
@@ -79,7 +83,7 @@ class Replica:
         self._finished = finished
         self._step_s = setup.decode_step_s(0.0)
         self._kv_token_s = setup.decode_step_s(1.0) - self._step_s
-        self.waiting: deque[Job] = deque()
+        self.waiting: list[Job] = []
         self.blocked = 0
         self.current: Job | None = None
         self._running: list[tuple[int, Job]] = []
@@ -94,26 +98,35 @@ class Replica:
         """Requests waiting or running here."""
         return len(self.waiting) + self.blocked + len(self._running) + (self.current is not None)
 
-    def backlog_s(self, now_s: float) -> float:
-        """Return the seconds of prefill ahead of a job that joined now, decoding aside."""
-        left_s = self._current_ends_s - now_s
-        return self.queued_s + left_s if left_s > 0.0 else self.queued_s
+    def backlog_s(self, now_s: float, priority: float | None = None) -> float:
+        """Return the seconds of prefill ahead of a job that joined now, decoding aside.
+
+        With a `priority`, only what would be served before it.
+        """
+        left_s = max(0.0, self._current_ends_s - now_s)
+        if priority is None:
+            return self.queued_s + left_s
+        if self.current is not None and self.current.priority > priority and self.step is not None:
+            left_s = min(left_s, max(0.0, self.step.ends_s - now_s))
+        ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
+        return left_s + sum(job.estimate_s for job in self.waiting[:ahead])
+
+    def behind(self, priority: float) -> int:
+        """Return how many waiting jobs one with `priority` would overtake, or are blocked."""
+        ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
+        return len(self.waiting) - ahead + self.blocked
 
     def join(self, job: Job, now_s: float) -> bool:
         """Queue `job`; return whether the replica's step changed."""
-        self.waiting.append(job)
+        insort(self.waiting, job)
         self.queued_s += job.estimate_s
         return self.wake(now_s)
 
     def unblock(self, jobs: list[Job]) -> None:
-        """Put back `jobs` that waited for KV, in order of arrival. `wake` begins them."""
-        if not jobs:
-            return
+        """Put back `jobs` that waited for KV. `wake` begins them."""
         self.blocked -= len(jobs)
-        queue = list(self.waiting)
         for job in jobs:
-            insort(queue, job)
-        self.waiting = deque(queue)
+            insort(self.waiting, job)
 
     def wake(self, now_s: float) -> bool:
         """Look for work: begin at once if idle, else end a run of decode steps at the next one."""
@@ -140,8 +153,7 @@ class Replica:
         self._next(now_s)
 
     def _next(self, now_s: float) -> None:
-        if self.current is None and self.waiting:
-            self._start_a_job(now_s)
+        self._choose(now_s)
         job = self.current
         if job is not None:
             tokens = min(self._chunk_tokens, job.input_tokens - job.done_tokens)
@@ -153,24 +165,44 @@ class Replica:
             steps = self._running[0][0] - self._steps_done
             self.step = Step(now_s, now_s + self._decode_s(steps), 0, steps)
 
-    def _start_a_job(self, now_s: float) -> None:
+    def _choose(self, now_s: float) -> None:
+        """Begin the first job that is ready, if it goes before the one that is being computed."""
         if len(self._running) >= MAX_BATCH:
             return
-        while self.waiting:
-            job = self.waiting.popleft()
+        while self.waiting and (
+            self.current is None or self.waiting[0].priority < self.current.priority
+        ):
+            job = self.waiting.pop(0)
             if not self._ready(job):
                 self.blocked += 1
                 continue
             if not self.cache.reserve(job.path, job.chain_blocks, job.extra_blocks):
-                self.waiting.appendleft(job)
+                insort(self.waiting, job)
                 return
+            if self.current is not None:
+                self._put_back(self.current, job)
             others = self.waiting or self.blocked
             self.queued_s = max(0.0, self.queued_s - job.estimate_s) if others else 0.0
             left_s = self._prefill_s(job.input_tokens - job.done_tokens, job.done_tokens)
             self._current_ends_s = now_s + left_s
             self.current = job
-            self._started(job)
-            return
+            if not job.begun:
+                job.begun = True
+                self._started(job)
+
+    def _put_back(self, job: Job, overtaken_by: Job) -> None:
+        """Queue `job` again; what it shares with the one that overtakes it is computed by that."""
+        self.cache.release(job.path, job.extra_blocks)
+        shared = 0
+        for ours, theirs in zip(job.path, overtaken_by.path, strict=False):
+            if ours != theirs:
+                break
+            shared += self.cache.run_blocks(ours)
+        done_tokens = max(job.done_tokens, shared * self._block_tokens)
+        done_tokens = min(done_tokens, job.input_tokens - 1)
+        job.estimate_s = self._prefill_s(job.input_tokens - done_tokens, done_tokens)
+        self.queued_s += job.estimate_s
+        insort(self.waiting, job)
 
     def _prefilled(self, tokens: int, now_s: float) -> None:
         job = self.current

@@ -11,7 +11,7 @@ from btb.traces.records import Row
 MASK_64 = 2**64 - 1
 
 
-class BadField(Exception):  # noqa: N818  (it never leaves the readers)
+class BadField(Exception):
     """A field of a row is not what it should be."""
 
     def __init__(self, field: str, expected: str) -> None:
