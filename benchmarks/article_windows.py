@@ -4,8 +4,10 @@
 
 Runs `btb compare` on `../shared/reference/windows.json` (60 s and 1 s bursts) and on the Mooncake
 conversation trace, writes its reports under DIR, and prints mean and p95 TTFT of each policy, and
-of `btb` against `early_rdma` and `cache_aware` in the same run. The windows are for scoring: no
-constant was chosen on them.
+of `btb` against `early_rdma` and `cache_aware` in the same run. The `ordered_` policies are those of
+the same name with btb's queue order, so what is due to order shows apart; on the prototype engine,
+which serves in order of arrival, order changes nothing. The windows are for scoring: no constant was
+chosen on them.
 """
 
 import argparse
@@ -20,7 +22,14 @@ from typing import Any
 BTB = Path(sys.executable).with_name("btb")
 SHARED = Path(__file__).parents[1].parent / "shared"
 MOONCAKE = SHARED / "data" / "mooncake_conversation_trace.jsonl.zst"
-POLICIES = ("cache_aware", "least_load", "kv_cost", "early_rdma", "btb")
+POLICIES = (
+    "cache_aware",
+    "early_rdma",
+    "ordered_least_load",
+    "ordered_cache_aware",
+    "ordered_early_rdma",
+    "btb",
+)
 
 
 def compare(trace: Path, engine: str, out: Path, jobs: int) -> list[dict[str, Any]]:
@@ -38,13 +47,13 @@ def compare(trace: Path, engine: str, out: Path, jobs: int) -> list[dict[str, An
 def show(title: str, rows: list[dict[str, Any]]) -> None:
     """Print a line a setup: mean and p95 of each policy, and how btb's mean compares."""
     print(f"\n{title}: TTFT mean / p95 in s; btb's mean against early_rdma's and cache_aware's")
-    print(f"{'setup':16}" + "".join(f"{name:>18}" for name in POLICIES) + f"{'against':>16}")
+    print(f"{'setup':16}" + "".join(f"{name:>20}" for name in POLICIES) + f"{'against':>16}")
     for setup in dict.fromkeys(row["setup"] for row in rows):
         here = {row["policy"]: row for row in rows if row["setup"] == setup}
         mean = {name: here[name]["ttft_mean_s"] for name in POLICIES}
         cells = (f"{mean[name]:.4g} / {here[name]['ttft_p95_s']:.4g}" for name in POLICIES)
         against = (mean["btb"] / mean[name] - 1 for name in ("early_rdma", "cache_aware"))
-        print(f"{setup:16}" + "".join(f"{cell:>18}" for cell in cells), end="")
+        print(f"{setup:16}" + "".join(f"{cell:>20}" for cell in cells), end="")
         print("".join(f"{share:>+8.1%}" for share in against), flush=True)
     moved = {
         name: sum(row["moved_bytes"] for row in rows if row["policy"] == name) / 1e12
