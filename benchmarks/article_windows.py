@@ -4,10 +4,10 @@
 
 Runs `btb compare` on `../shared/reference/windows.json` (60 s and 1 s bursts) and on the Mooncake
 conversation trace, writes its reports under DIR, and prints mean and p95 TTFT of each policy, and
-of `btb` against `early_rdma` and `cache_aware` in the same run. The `ordered_` policies are those of
-the same name with btb's queue order, so what is due to order shows apart; on the prototype engine,
-which serves in order of arrival, order changes nothing. The windows are for scoring: no constant was
-chosen on them.
+of `btb` against `early_rdma` and `cache_aware` in the same run. The `ordered_` policies are those
+of the same name with btb's queue order, so what is due to order shows apart; the prototype engine
+serves in order of arrival, whatever the order. The windows are for scoring: no constant was chosen
+on them.
 """
 
 import argparse
