@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,7 @@ from btb.commands.compare_tables import print_comparison
 from btb.commands.options import BlockTokens, Format, JsonTo, MaxBadShare, StartSpread, Traces
 from btb.commands.output import write_json
 from btb.errors import ConfigError, UserError
+from btb.simulation.bounds import Bound, against_bound, lower_bound
 from btb.simulation.cells import Cell, Outcome
 from btb.simulation.compare import (
     assumptions_of,
@@ -36,7 +38,7 @@ from btb.simulation.compare import (
 from btb.simulation.json_report import to_json
 from btb.simulation.machine import describe_machine
 from btb.simulation.plan import ARTICLE_SEED, Plan, Windows, plan_cells, starting_models
-from btb.simulation.setups import ARTICLE_SETUPS
+from btb.simulation.setups import ARTICLE_SETUPS, SETUPS
 from btb.simulation.summary import Comparison, differences, figures
 from btb.traces import ReaderOptions
 
@@ -79,6 +81,9 @@ def compare(
     jobs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Processes; one a core without it.")
     ] = os.cpu_count() or 1,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Say what no causal policy could get below.")
+    ] = False,
     mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow.")] = True,
     fmt: Format = None,
     max_bad_share: MaxBadShare = 0.01,
@@ -88,7 +93,9 @@ def compare(
     """Simulate policies on the same arrivals, and say how they differ.
 
     Each window is run whole, with a fresh cluster and forecaster. Intervals
-    are 95 % ones from a bootstrap over blocks of a minute.
+    are 95 % ones from a bootstrap over blocks of a minute. --bounds says how
+    far each policy is from what no policy can do better than that does not
+    foresee a burst's first request.
 
     For example:
 
@@ -107,6 +114,8 @@ def compare(
     windows = Windows(tuple(traces), fmt, options)
     setups = [name for one in setup for name in (ARTICLE_SETUPS if one == "all" else (one,))]
     plan = Plan(tuple(dict.fromkeys(setups)), tuple(policy), engine, model, seed)
+    if bounds and engine != "causal":
+        raise ConfigError(f"--bounds holds for the causal engine, not for {engine}")
     models = starting_models(plan)
     cells = plan_cells(plan, windows.open(), options, models)
     outcomes = _outcomes(cells, partial(simulate_cell, windows, models), jobs, report)
@@ -117,8 +126,13 @@ def compare(
     rows, found = figures(comparison), differences(comparison)
     assumptions, machine = assumptions_of(plan), describe_machine()
     content = to_json(comparison, rows, found, assumptions=assumptions, machine=machine)
+    least = _least(comparison.setups, windows) if bounds else {}
+    content["bounds"] = [{"setup": name, **asdict(one)} for name, one in least.items()]
+    sentences = [against_bound(name, one, rows) for name, one in least.items()]
     if not write_json(json_to, content):
         print_comparison(comparison, rows, found, Console())
+        for sentence in sentences:
+            Console().print(sentence, highlight=False, markup=False, soft_wrap=True)
     if report is None and not mlflow:
         return
     # Imported late: matplotlib takes a while, and a table in the terminal needs none of it.
@@ -127,7 +141,13 @@ def compare(
 
     drawn, origin = draw_all(comparison, rows), _origin(comparison, machine)
     page = build_report(
-        comparison, rows, found, drawn, assumptions=assumptions, origin=origin, notes=notes
+        comparison,
+        rows,
+        found,
+        drawn,
+        assumptions=assumptions,
+        origin=origin,
+        notes=[*sentences, *notes],
     )
     if report is not None:
         (report / "index.html").write_text(page, encoding="utf-8")
@@ -135,6 +155,13 @@ def compare(
     if mlflow:
         with CONSOLE.status("logging to MLflow"):
             log_comparison(comparison, content, drawn, page)
+
+
+def _least(setups: Sequence[str], windows: Windows) -> dict[str, Bound]:
+    """Return the bound of each setup over all windows."""
+    with CONSOLE.status("working out bounds"):
+        arrivals = [list(window) for window in windows.open()]
+        return {name: lower_bound(SETUPS[name], arrivals) for name in setups}
 
 
 def _label(traces: Sequence[Path]) -> str:
