@@ -1,9 +1,6 @@
-"""Policies against a cluster that is written down, figure by figure."""
+"""Policies against a cluster that stands still: 1 ms of prefill a token, 1 ms a block copied."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from random import Random
 
 import pytest
 
@@ -15,56 +12,7 @@ from policies.base import Chain, ClusterView, Policy
 from policies.cost import ways
 from policies.errors import PolicyError
 from policies.routed import RoutedPrefixes
-
-
-@dataclass
-class Written:
-    """A cluster as a test wants it: 1 ms of prefill a token, 1 ms a block copied."""
-
-    load: list[int]
-    queue: list[float] = field(default_factory=list)
-    resident: list[int] = field(default_factory=list)
-    coming: list[tuple[int, float]] = field(default_factory=list)
-    behind_each: list[int] | None = None
-    block_bytes: int = 1000
-
-    @property
-    def replicas(self) -> Sequence[str]:
-        return [f"r{index}" for index in range(len(self.load))]
-
-    def loads(self) -> list[int]:
-        return self.load
-
-    def queue_s(self, priorities: Sequence[float] | None = None) -> list[float]:
-        return self.queue or [0.0] * len(self.load)
-
-    @property
-    def by_priority(self) -> bool:
-        return self.behind_each is not None
-
-    def behind(self, priorities: Sequence[float]) -> list[int]:
-        return self.behind_each or [0] * len(self.load)
-
-    def resident_blocks(self, chain: Chain) -> list[int]:
-        return [min(n, len(chain)) for n in self.resident or [0] * len(self.load)]
-
-    def stored_blocks(self, chain: Chain) -> list[int]:
-        return self.resident_blocks(chain)
-
-    def pending(self, chain: Chain) -> list[tuple[int, float]]:
-        return self.coming or [(0, 0.0)] * len(self.load)
-
-    def prefill_s(self, tokens: int, context_tokens: int) -> float:
-        return tokens / 1000
-
-    def copy_s(self, source: int, target: int, size_bytes: float) -> float:
-        return size_bytes / 1e6
-
-    def load_s(self, replica: int, size_bytes: float) -> float:
-        return size_bytes / 2e6
-
-    def free_bytes(self) -> list[float]:
-        return [1e9] * len(self.load)
+from policies.still import StillCluster
 
 
 def arrival(at_s: float = 0.0, first: int = 1, blocks: int = 300) -> Arrival:
@@ -83,7 +31,7 @@ def goes_to(policy: Policy, shown: Arrival, cluster: ClusterView) -> str:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_ranks_every_replica_once(name: str) -> None:
-    cluster = Written([3, 1, 2], queue=[3.0, 1.0, 2.0], resident=[300, 0, 0])
+    cluster = StillCluster([3, 1, 2], queue=[3.0, 1.0, 2.0], resident=[300, 0, 0])
     policy = make_policy(name, seed=1)
     for number in range(5):
         decision = policy.decide(arrival(number * 0.1), (), cluster, number * 0.1)
@@ -92,7 +40,7 @@ def test_every_policy_ranks_every_replica_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_copy_that_is_ordered_can_be_carried_out(name: str) -> None:
-    cluster = Written([9, 1, 2], queue=[9.0, 0.0, 0.0], resident=[300, 0, 0])
+    cluster = StillCluster([9, 1, 2], queue=[9.0, 0.0, 0.0], resident=[300, 0, 0])
     policy = make_policy(name, seed=1)
     for number in range(5):
         shown = arrival(number * 0.1)
@@ -106,65 +54,65 @@ def test_a_copy_that_is_ordered_can_be_carried_out(name: str) -> None:
 
 
 def test_least_load_takes_the_lightest() -> None:
-    assert goes_to(make_policy("least_load", seed=1), arrival(), Written([4, 2, 3])) == "r1"
+    assert goes_to(make_policy("least_load", seed=1), arrival(), StillCluster([4, 2, 3])) == "r1"
 
 
 def test_equal_loads_are_spread_evenly() -> None:
     # smg#1714: equal loads must not always pick index 0.
     policy = make_policy("least_load", seed=1)
-    picked = Counter(goes_to(policy, arrival(), Written([0, 0, 0, 0])) for _ in range(400))
+    picked = Counter(goes_to(policy, arrival(), StillCluster([0, 0, 0, 0])) for _ in range(400))
     assert set(picked) == {"r0", "r1", "r2", "r3"}
     assert max(picked.values()) < 150
 
 
 def test_round_robin_takes_one_after_the_other() -> None:
     policy = make_policy("round_robin", seed=1)
-    picked = [goes_to(policy, arrival(), Written([0, 0, 0])) for _ in range(6)]
+    picked = [goes_to(policy, arrival(), StillCluster([0, 0, 0])) for _ in range(6)]
     assert picked[:3] == picked[3:]
     assert len(set(picked)) == 3
 
 
 def test_cache_aware_learns_a_prefix_when_it_routes_it() -> None:
     policy = make_policy("cache_aware", seed=1)
-    first = goes_to(policy, arrival(), Written([0, 0, 0]))
+    first = goes_to(policy, arrival(), StillCluster([0, 0, 0]))
     loads = [3 if name == first else 0 for name in ("r0", "r1", "r2")]
-    assert goes_to(policy, arrival(), Written(loads)) == first
+    assert goes_to(policy, arrival(), StillCluster(loads)) == first
 
 
 def test_cache_aware_goes_to_the_lightest_when_out_of_balance() -> None:
     policy = make_policy("cache_aware", seed=1)
-    first = goes_to(policy, arrival(), Written([0, 0, 0]))
+    first = goes_to(policy, arrival(), StillCluster([0, 0, 0]))
     loads = [65 if name == first else 0 for name in ("r0", "r1", "r2")]
-    assert goes_to(policy, arrival(), Written(loads)) != first
+    assert goes_to(policy, arrival(), StillCluster(loads)) != first
     # Both conditions are needed: 265 is more than 64 above 200, but less than 1.5 times it.
     loads = [265 if name == first else 200 for name in ("r0", "r1", "r2")]
-    assert goes_to(make_policy("cache_aware", seed=1), arrival(), Written([0, 0, 0])) == first
+    assert goes_to(make_policy("cache_aware", seed=1), arrival(), StillCluster([0, 0, 0])) == first
     again = make_policy("cache_aware", seed=1)
-    goes_to(again, arrival(), Written([0, 0, 0]))
-    assert goes_to(again, arrival(), Written(loads)) == first
+    goes_to(again, arrival(), StillCluster([0, 0, 0]))
+    assert goes_to(again, arrival(), StillCluster(loads)) == first
 
 
 def test_cache_aware_ignores_a_match_of_less_than_three_tenths() -> None:
     policy = make_policy("cache_aware", seed=1)
     short = Arrival(0.0, tuple(range(1, 31)), 10, 300)
-    first = goes_to(policy, short, Written([0, 0, 0]))
+    first = goes_to(policy, short, StillCluster([0, 0, 0]))
     loads = [1 if name == first else 0 for name in ("r0", "r1", "r2")]
-    assert goes_to(policy, arrival(blocks=120), Written(loads)) != first
+    assert goes_to(policy, arrival(blocks=120), StillCluster(loads)) != first
     again = make_policy("cache_aware", seed=1)
-    goes_to(again, short, Written([0, 0, 0]))
-    assert goes_to(again, arrival(blocks=90), Written(loads)) == first
+    goes_to(again, short, StillCluster([0, 0, 0]))
+    assert goes_to(again, arrival(blocks=90), StillCluster(loads)) == first
 
 
 def test_a_cache_miss_goes_to_the_idle_replica_not_to_the_smallest_tree() -> None:
     # sgl#14305: the miss went to the replica with the smallest tree, however loaded.
     policy = make_policy("cache_aware", seed=1)
     for number in range(9):
-        goes_to(policy, arrival(first=1000 * (number + 1)), Written([0, 9]))
-    assert goes_to(policy, arrival(first=99_000), Written([0, 9])) == "r0"
+        goes_to(policy, arrival(first=1000 * (number + 1)), StillCluster([0, 9]))
+    assert goes_to(policy, arrival(first=99_000), StillCluster([0, 9])) == "r0"
 
 
 def test_early_rdma_copies_at_the_second_arrival_within_a_second() -> None:
-    cluster = Written([2, 0, 1, 5], resident=[300, 0, 0, 0])
+    cluster = StillCluster([2, 0, 1, 5], resident=[300, 0, 0, 0])
     policy = make_policy("early_rdma", seed=1)
     assert policy.decide(arrival(0.0), (), cluster, 0.0).copies == ()
     decision = policy.decide(arrival(0.9), (), cluster, 0.9)
@@ -174,21 +122,21 @@ def test_early_rdma_copies_at_the_second_arrival_within_a_second() -> None:
 
 
 def test_early_rdma_forgets_after_its_window() -> None:
-    cluster = Written([2, 0], resident=[300, 0])
+    cluster = StillCluster([2, 0], resident=[300, 0])
     policy = make_policy("early_rdma", seed=1)
     policy.decide(arrival(0.0), (), cluster, 0.0)
     assert policy.decide(arrival(1.1), (), cluster, 1.1).copies == ()
 
 
 def test_early_rdma_does_not_order_again_what_is_on_its_way() -> None:
-    cluster = Written([2, 0], resident=[300, 0], coming=[(0, 0.0), (256, 0.1)])
+    cluster = StillCluster([2, 0], resident=[300, 0], coming=[(0, 0.0), (256, 0.1)])
     policy = make_policy("early_rdma", seed=1)
     policy.decide(arrival(0.0), (), cluster, 0.0)
     assert policy.decide(arrival(0.5), (), cluster, 0.5).copies == ()
 
 
 def test_early_rdma_takes_its_constants() -> None:
-    cluster = Written([2, 0, 1, 5], resident=[300, 0, 0, 0])
+    cluster = StillCluster([2, 0, 1, 5], resident=[300, 0, 0, 0])
     policy = make_policy("early_rdma", seed=1, threshold=3, copies="2", prefix_blocks=100)
     for at_s in (0.0, 0.1):
         assert policy.decide(arrival(at_s), (), cluster, at_s).copies == ()
@@ -198,14 +146,14 @@ def test_early_rdma_takes_its_constants() -> None:
 
 def test_kv_cost_weighs_what_is_held_against_what_is_queued() -> None:
     # 300 blocks of prompt; r0 holds them all but has 2 s, about 200 blocks, queued.
-    cluster = Written([1, 0], queue=[2.0, 0.0], resident=[300, 0])
+    cluster = StillCluster([1, 0], queue=[2.0, 0.0], resident=[300, 0])
     assert goes_to(make_policy("kv_cost", seed=1), arrival(), cluster) == "r1"
     assert goes_to(make_policy("kv_cost", seed=1, overlap_weight=4.0), arrival(), cluster) == "r0"
 
 
 def test_ways_know_what_is_held_under_way_and_worth_fetching() -> None:
     # 3,005 tokens: 3.005 s to compute, 0.005 s if the 300 blocks are there, 0.3 s to copy them.
-    cluster = Written(
+    cluster = StillCluster(
         [0, 0, 0], queue=[5.0, 0.0, 0.0], resident=[300, 0, 0], coming=[(0, 0), (0, 0), (300, 2.0)]
     )
     found = ways(arrival(), cluster)
@@ -215,7 +163,7 @@ def test_ways_know_what_is_held_under_way_and_worth_fetching() -> None:
 
 
 def test_btb_fetches_a_prefix_whose_holder_is_busy() -> None:
-    cluster = Written([9, 0], queue=[5.0, 0.0], resident=[300, 0])
+    cluster = StillCluster([9, 0], queue=[5.0, 0.0], resident=[300, 0])
     decision = make_policy("btb", seed=1).decide(arrival(), (), cluster, 0.0)
     assert decision.ranked[0] == "r1"
     assert [(copy.source, copy.target) for copy in decision.copies] == [("r0", "r1")]
@@ -223,7 +171,7 @@ def test_btb_fetches_a_prefix_whose_holder_is_busy() -> None:
 
 
 def test_btb_moves_nothing_when_the_holder_is_free() -> None:
-    cluster = Written([0, 0], resident=[300, 0])
+    cluster = StillCluster([0, 0], resident=[300, 0])
     decision = make_policy("btb", seed=1).decide(arrival(), (), cluster, 0.0)
     assert decision.ranked[0] == "r0"
     assert decision.copies == ()
@@ -231,7 +179,7 @@ def test_btb_moves_nothing_when_the_holder_is_free() -> None:
 
 def test_btb_waits_for_a_prefix_that_is_being_computed() -> None:
     # vllm-project/router: eight equal cold prompts at once were prefilled on eight replicas.
-    cluster = Written([1, 0], queue=[2.9, 0.0], coming=[(300, 2.9), (0, 0.0)])
+    cluster = StillCluster([1, 0], queue=[2.9, 0.0], coming=[(300, 2.9), (0, 0.0)])
     shown = arrival()
     decision = make_policy("btb", seed=1).decide(shown, expecting(100, shown), cluster, 0.0)
     assert decision.reason in ("under way here", "copied from a peer")
@@ -242,10 +190,10 @@ def test_btb_keeps_a_replica_free_for_a_prefix_that_is_expected() -> None:
     # of 3 s would start sooner on r0, but then the 100 would wait.
     hot, cold = arrival(), arrival(0.1, first=9000)
     policy = make_policy("btb", seed=1)
-    before = Written([0, 1], queue=[0.0, 2.0], resident=[300, 0])
+    before = StillCluster([0, 1], queue=[0.0, 2.0], resident=[300, 0])
     policy.decide(hot, expecting(100, hot), before, 0.0)
 
-    class OnlyHot(Written):
+    class OnlyHot(StillCluster):
         def resident_blocks(self, chain: Chain) -> list[int]:
             return [len(chain), 0] if chain[0] == 1 else [0, 0]
 
@@ -256,7 +204,7 @@ def test_btb_keeps_a_replica_free_for_a_prefix_that_is_expected() -> None:
 
 
 def test_btb_copies_nothing_for_a_request_that_waits_longer_than_caches_last() -> None:
-    cluster = Written([9, 9], queue=[500.0, 400.0], resident=[300, 0])
+    cluster = StillCluster([9, 9], queue=[500.0, 400.0], resident=[300, 0])
     assert make_policy("btb", seed=1).decide(arrival(), (), cluster, 0.0).copies == ()
 
 
@@ -277,7 +225,7 @@ def test_a_parameter_of_the_wrong_type_is_refused() -> None:
 
 def test_a_policy_is_found_by_its_import_path() -> None:
     policy = make_policy("policies.fixed:LeastLoad", seed=1)
-    assert goes_to(policy, arrival(), Written([4, 2, 3])) == "r1"
+    assert goes_to(policy, arrival(), StillCluster([4, 2, 3])) == "r1"
     with pytest.raises(PolicyError, match="can't import 'nowhere'"):
         make_policy("nowhere:Policy", seed=1)
     with pytest.raises(PolicyError, match="has no 'Nothing'"):
@@ -301,9 +249,9 @@ def test_a_replica_that_is_gone_is_not_named() -> None:
 
 
 def test_random_draws_from_what_it_was_given() -> None:
-    draws = [goes_to(make_policy("random", seed=s), arrival(), Written([0] * 8)) for s in range(40)]
-    assert len(set(draws)) > 4
-    assert draws == [
-        goes_to(make_policy("random", seed=s), arrival(), Written([0] * 8)) for s in range(40)
-    ]
-    assert Random(1).random() == Random(1).random()
+    def draws() -> list[str]:
+        still = StillCluster([0] * 8)
+        return [goes_to(make_policy("random", seed=s), arrival(), still) for s in range(40)]
+
+    assert len(set(draws())) > 4
+    assert draws() == draws()
