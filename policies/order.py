@@ -1,6 +1,6 @@
 """In which order requests that wait on one replica are served."""
 
-from collections import Counter, OrderedDict
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -17,6 +17,9 @@ same. A request that takes 30 s overtakes a fresh one that takes none after ten 
 MAX_WAITING = 100_000
 """Requests that are remembered as waiting; the oldest is forgotten past this."""
 
+MAX_WAIT_S = 3600.0
+"""How long a request is remembered as waiting whose first token nobody tells of."""
+
 
 class QueueOrder:
     """Gives each request a priority: its work, shared by all who wait for the same prefix.
@@ -30,7 +33,8 @@ class QueueOrder:
 
     def __init__(self) -> None:
         self._waiting: Counter[tuple[str, int]] = Counter()
-        self._where: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self._where: dict[str, tuple[str, int]] = {}
+        self._noted_s: deque[tuple[float, str]] = deque()
 
     def priorities(self, arrival: Arrival, prefix_key: int, cluster: ClusterView) -> list[float]:
         """Return the priority that `arrival`, which begins with a prefix, has on each replica."""
@@ -50,8 +54,9 @@ class QueueOrder:
         place = (name, prefix_key)
         self._waiting[place] += 1
         self._where[arrival.request_id] = place
-        if len(self._where) > MAX_WAITING:
-            self.forget(next(iter(self._where)))
+        self._noted_s.append((arrival.at_s, arrival.request_id))
+        while self._noted_s[0][0] < arrival.at_s - MAX_WAIT_S or len(self._noted_s) > MAX_WAITING:
+            self.forget(self._noted_s.popleft()[1])
 
     def forget(self, request_id: str) -> None:
         """Take in that a request has its first token, and waits no more."""

@@ -109,6 +109,15 @@ def test_what_is_noted_and_forgotten_leaves_no_trace(
         assert order.priorities(arrival("x"), key, view()) == pytest.approx([8.292, 8.292])
 
 
+def test_who_is_never_heard_of_again_is_forgotten_after_an_hour() -> None:
+    order = QueueOrder()
+    order.note(arrival("lost", at_s=0.0), 7, "r0")
+    order.note(arrival("new", at_s=3599.0), 7, "r0")
+    assert order.priorities(arrival("x"), 7, view())[0] == pytest.approx(8.292 / 3)
+    order.note(arrival("newer", at_s=3601.0), 7, "r0")
+    assert order.priorities(arrival("x"), 7, view())[0] == pytest.approx(8.292 / 3)
+
+
 def test_the_boundary_is_at_2048_tokens() -> None:
     assert boundary_key(arrival()) == 2
     assert boundary_key(arrival(blocks=1)) == 1

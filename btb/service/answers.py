@@ -81,13 +81,15 @@ class CopyAnswer(BaseModel):
 class RouteAnswer(BaseModel):
     """Where a request goes, best first, and what to copy; `forecasts` from shallow to deep.
 
-    The first replica counts as taken, unless `dry_run`. `expected_ttft_s` is for it.
+    The first replica counts as taken, unless `dry_run`. `expected_ttft_s` is for it. `priority` is
+    for engines that serve by it, lowest first, as vLLM with `--scheduling-policy priority`.
     """
 
     request_id: str
     at_s: float
     replicas: list[RankedAnswer]
     expected_ttft_s: float | None = None
+    priority: float
     reason: str
     copies: list[CopyAnswer]
     forecasts: list[ForecastAnswer]
