@@ -1,11 +1,13 @@
 """Arrivals in, forecasts out: how many more requests for a prefix will come, and how soon."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from forecasting.labels import LabelQueue
 from forecasting.node import PrefixNode
+from forecasting.returning import LEAST_CHANCE, returns, with_return
+from forecasting.silence import after_silence
 from forecasting.tracker import PrefixTracker, Sample
 from models.base import Learner
 from models.counts import Counts
@@ -94,6 +96,23 @@ class Forecaster:
         now_s = max(now_s, self._tracker.now_s)
         return [self._forecast(node, now_s) for node in self._tracker.hottest(now_s, top)]
 
+    def due(self, now_s: float, within_s: float) -> list[Forecast]:
+        """Return forecasts for prefixes whose next burst may begin within `within_s`.
+
+        Before its first request: an earlier burst is over. Those with a probability of at least
+        `LEAST_CHANCE` to begin by then, the likeliest first. Looks at what is due, not at all.
+        """
+        now_s = max(now_s, self._tracker.now_s)
+        found = self._tracker.due.due(now_s, within_s)
+        likely = [
+            (back.chance, node)
+            for node in found
+            for back in returns(node.stats, now_s, (within_s,))
+            if back.chance >= LEAST_CHANCE
+        ]
+        likely.sort(key=lambda one: -one[0])
+        return [self._forecast(node, now_s) for _, node in likely]
+
     def tallies(self) -> dict[str, int]:
         """Return how many arrivals and samples were taken, and what was not, by name."""
         tracker = self._tracker
@@ -105,38 +124,46 @@ class Forecaster:
             "chains_cut": tracker.tree.cut,
             "blocks": len(tracker.tree),
             "nodes_pruned": tracker.tree.pruned,
+            "schedules": len(tracker.due),
+            "schedules_dropped": tracker.due.dropped,
             "samples_waiting": len(self._labels),
             "samples_dropped": self._labels.dropped,
         }
 
     def _forecast(self, node: PrefixNode, at_s: float) -> Forecast:
-        prefix = Prefix(node.key, node.end, node.tokens)
-        return Forecast(prefix, at_s, node.stats.arrivals, self._counts(node, at_s))
+        prefix, stats = Prefix(node.key, node.end, node.tokens), node.stats
+        told = self._told(node)
+        if at_s <= stats.last_s or not told:
+            return Forecast(prefix, at_s, stats.arrivals, _rising(told))
+        horizons_s = [horizon_s for horizon_s, _ in told]
+        counts = after_silence(told, at_s - stats.last_s)
+        back = returns(stats, at_s, horizons_s)
+        if back:
+            counts = [with_return(*both) for both in zip(counts, back, strict=True)]
+        chances = {h: one.chance for h, one in zip(horizons_s, back, strict=False)}
+        rising = _rising(zip(horizons_s, counts, strict=True))
+        return Forecast(prefix, at_s, stats.arrivals, rising, chances)
 
-    def _counts(self, node: PrefixNode, at_s: float) -> dict[float, Counts]:
-        """Return what the models say, made so that a longer horizon never has a smaller mean.
-
-        Models learn what follows an arrival, so they are asked about the latest one; that nothing
-        has come since is then taken into account by `Counts.after_silence`.
-        """
-        counts: dict[float, Counts] = {}
+    def _told(self, node: PrefixNode) -> list[tuple[float, Counts]]:
+        """Return what the models say as of the last arrival of `node`: they learn at arrivals."""
         if not self._models:
-            return counts
+            return []
         newest, last_s = self._newest, node.stats.last_s
         if newest is not None and newest.node is node and newest.at_s == last_s:
             x = newest.x
         else:
             x = self._tracker.features(node, last_s)
-        least = 0.0
-        for horizon_s, model in self._models:
-            count = model.predict_one(x)
-            if at_s > last_s:
-                count = count.after_silence((at_s - last_s) / horizon_s)
-            if count.mean < least:
-                count = Counts(least, count.shape)
-            least = count.mean
-            counts[horizon_s] = count
-        return counts
+        return [(horizon_s, model.predict_one(x)) for horizon_s, model in self._models]
+
+
+def _rising(told: Iterable[tuple[float, Counts]]) -> dict[float, Counts]:
+    """Return the counts by horizon, so that a longer one never has a smaller mean."""
+    counts: dict[float, Counts] = {}
+    least = 0.0
+    for horizon_s, count in told:
+        counts[horizon_s] = count if count.mean >= least else Counts(least, count.shape)
+        least = counts[horizon_s].mean
+    return counts
 
 
 def _worth_telling(path: list[PrefixNode], now_s: float) -> list[PrefixNode]:

@@ -1,5 +1,7 @@
 """What is kept of all the arrivals of one tenant, or of everybody, in constant memory."""
 
+from models.recurrence import Family
+
 _NEWEST_OUTCOME_WEIGHT = 0.02
 """Least weight of the newest new prefix in the repeat share: about the last 50 count."""
 
@@ -14,14 +16,17 @@ class Population:
         an exponentially weighted mean over about the last 50, 0 before there is one.
     firsts
         Prefixes that `repeat_share` has been told of.
+    family
+        How punctual their recurring prefixes are.
     """
 
-    __slots__ = ("_count_60s", "_count_300s", "_last_s", "firsts", "repeat_share")
+    __slots__ = ("_count_60s", "_count_300s", "_last_s", "family", "firsts", "repeat_share")
 
     def __init__(self) -> None:
         self._last_s = self._count_60s = self._count_300s = 0.0
         self.repeat_share = 0.0
         self.firsts = 0
+        self.family = Family()
 
     def add(self, at_s: float) -> None:
         """Count one arrival."""

@@ -1,7 +1,13 @@
 """What is kept of the arrivals at one prefix, in constant memory."""
 
+from models.recurrence import KEPT, Occurrence, Schedule
+
 BURST_SILENCE_S = 60.0
 """An arrival after a longer silence than this starts a new burst; the longest horizon."""
+
+LEAST_SIZE = 5
+"""Arrivals of a burst of which it is noted when it came: one and four more, as in `btb audit`.
+Fewer need no copy, and most of what comes back with no more are people who took a break."""
 
 _NEWEST_WEIGHT = 0.25
 """Least weight of the newest interval between bursts in their mean: a schedule may change."""
@@ -50,6 +56,10 @@ class PrefixStats:
         Mean seconds between the starts of bursts, recent ones more; -1 before the second.
     input_tokens
         Length of the last prompt.
+    past
+        The latest bursts that are over, of `LEAST_SIZE` arrivals or more, at most `KEPT`.
+    schedule
+        When the next burst is due, where the tracker has found a rhythm; else None.
     """
 
     __slots__ = (
@@ -70,6 +80,8 @@ class PrefixStats:
         "gap_prev_s",
         "input_tokens",
         "last_s",
+        "past",
+        "schedule",
     )
 
     def __init__(self) -> None:
@@ -78,6 +90,8 @@ class PrefixStats:
         self.gap_last_s = self.gap_prev_s = self.burst_interval_s = -1.0
         self.count_1s = self.count_5s = self.count_15s = 0.0
         self.count_60s = self.count_300s = self.count_1800s = 0.0
+        self.past: tuple[Occurrence, ...] = ()
+        self.schedule: Schedule | None = None
 
     def add(self, at_s: float, input_tokens: int = 0) -> None:
         """Count one arrival at `at_s`, with a prompt of `input_tokens`."""
@@ -101,7 +115,7 @@ class PrefixStats:
         self.gap_prev_s = self.gap_last_s
         self.gap_last_s = gap_s
         if gap_s > BURST_SILENCE_S:
-            self._begin_burst(at_s)
+            self._begin_burst(at_s, at_s - gap_s)
         else:
             self.burst_size += 1
 
@@ -140,7 +154,10 @@ class PrefixStats:
         self.count_300s *= f300
         self.count_1800s *= f1800
 
-    def _begin_burst(self, at_s: float) -> None:
+    def _begin_burst(self, at_s: float, ended_s: float) -> None:
+        if self.burst_size >= LEAST_SIZE:
+            over = Occurrence(self.burst_start_s, self.burst_size, ended_s - self.burst_start_s)
+            self.past = (*self.past, over)[-KEPT:]
         interval_s = at_s - self.burst_start_s
         if self.bursts == 1:
             self.burst_interval_s = interval_s

@@ -6,13 +6,15 @@ from heapq import nlargest
 from math import isfinite
 
 from forecasting.arrival import Arrival
+from forecasting.due import DueQueue
 from forecasting.features import features
 from forecasting.node import PrefixNode
 from forecasting.population import Population
 from forecasting.prefix import PrefixTree
 from forecasting.recent import RecentMap
-from forecasting.stats import BURST_SILENCE_S
+from forecasting.stats import BURST_SILENCE_S, LEAST_SIZE
 from models.base import Features
+from models.recurrence import schedule
 
 MAX_TENANTS = 10_000
 """Tenants of whom something is known; the least recently active is forgotten past this."""
@@ -60,6 +62,8 @@ class PrefixTracker:
         their chain doesn't reach the boundary, is empty or is broken.
     tree
         The prefixes.
+    due
+        Those of them whose next burst is due at a known time.
 
     Raises
     ------
@@ -73,6 +77,7 @@ class PrefixTracker:
         self.now_s = 0.0
         self.arrivals = self.late = self.short = 0
         self.tree = PrefixTree(max_blocks)
+        self.due = DueQueue()
         self._boundary_tokens = boundary_tokens
         self._everyone = Population()
         self._tenants: RecentMap[str, Population] = RecentMap(MAX_TENANTS)
@@ -90,6 +95,7 @@ class PrefixTracker:
         if not isfinite(now_s):
             raise ValueError(f"a time must be finite, got {now_s!r}")
         self.now_s = max(now_s, self.now_s)
+        self.due.advance(self.now_s)
         return self.now_s
 
     def boundary_blocks(self, block_tokens: int) -> int:
@@ -112,7 +118,10 @@ class PrefixTracker:
             self.short += 1
             return None
         self._active.use(node, _nothing)
-        seen = node.stats.arrivals
+        stats = node.stats
+        if stats.burst_size == LEAST_SIZE and stats.past:
+            self._returned(node, tenant)
+        seen = stats.arrivals
         if seen == 1 and len(self._firsts) < MAX_FIRSTS:
             self._firsts.append((now_s, node, tenant))
         return Sample(node, now_s, features(node, tenant, self._everyone, now_s), seen)
@@ -141,6 +150,15 @@ class PrefixTracker:
             if node.alive
         ]
         return [node for _, _, node in nlargest(top, rates)]
+
+    def _returned(self, node: PrefixNode, tenant: Population) -> None:
+        """Note that a burst of `node` has begun, and when the next one is due."""
+        stats, family = node.stats, tenant.family
+        if stats.schedule is not None:
+            family.learn(stats.schedule, stats.burst_start_s)
+        stats.schedule = schedule(stats.past, stats.burst_start_s, family)
+        if stats.schedule is not None:
+            self.due.add(node, stats.schedule)
 
     def _settle(self, now_s: float) -> None:
         """Note which prefixes, new a minute ago, were asked for again; before counting more."""

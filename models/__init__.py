@@ -41,6 +41,8 @@ MODELS: Mapping[str, Learner] = {
     "ewma": Learner("models.ewma", "Ewma"),
     "hawkes": Learner("models.hawkes", "Hawkes"),
     "river": Learner("models.river_model", "RiverModel"),
+    "recurrence": Learner("models.burst_size", "BurstSize"),
+    "combined": Learner("models.combiner", "Combined"),
 }
 """The learners by name. One file and one line here make a new one."""
 
@@ -55,10 +57,10 @@ def learner(name: str) -> Learner:
 
     Examples
     --------
-    >>> learner("riber")
+    >>> learner("riber")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ValueError: no model is called 'riber'; did you mean 'river'? Known are ewma, hawkes, river
+    ValueError: no model is called 'riber'; did you mean 'river'? Known are ewma, hawkes, river, ...
     """
     if name in MODELS:
         return MODELS[name]

@@ -52,19 +52,6 @@ class Counts:
         miss = self.mean / (self.mean + self.shape)
         return float(betainc(count, self.shape, miss))
 
-    def after_silence(self, horizons: float) -> "Counts":
-        """Return what is left to expect when nothing has come for so many `horizons`.
-
-        A negative binomial count is a Poisson count whose rate is drawn from a gamma distribution.
-        No arrival for a time is evidence for a low rate: by Bayes' rule the mean is divided by
-        1 + mean x horizons / shape, and the shape stays (Gelman et al., Bayesian Data Analysis,
-        2013, section 2.6).
-
-        >>> Counts(mean=30.0, shape=1.0).after_silence(2.0)
-        Counts(mean=0.4918032786885246, shape=1.0)
-        """
-        return Counts(self.mean / (1.0 + self.mean * horizons / self.shape), self.shape)
-
     def quantile(self, share: float) -> int:
         """Return the smallest count that is not passed with probability `share` or more."""
         high = 1

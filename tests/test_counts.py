@@ -1,6 +1,5 @@
 from math import inf
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,23 +31,6 @@ def test_a_quantile_is_the_smallest_count_with_that_much_below(
     found = counts.quantile(share)
     assert 1.0 - counts.at_least(found + 1) >= share
     assert found == 0 or 1.0 - counts.at_least(found) < share
-
-
-@given(st.floats(0.1, 5.0), st.floats(1.0, 10.0), st.floats(0.0, 2.0))
-def test_after_silence_is_bayes_rule_on_the_rate(
-    mean: float, shape: float, horizons: float
-) -> None:
-    # Weigh a fine grid of rates by their prior and by the chance of nothing: exp(-rate * time).
-    rates = stats.gamma.ppf(np.linspace(0.5e-4, 1 - 0.5e-4, 10_000), shape, scale=mean / shape)
-    weights = np.exp(-rates * horizons)
-    want = float((rates * weights).sum() / weights.sum())
-    left = Counts(mean, shape).after_silence(horizons)
-    assert left.mean == pytest.approx(want, rel=0.02)
-    assert left.shape == shape
-
-
-def test_silence_says_nothing_where_the_rate_is_certain() -> None:
-    assert Counts(5.0).after_silence(100.0) == Counts(5.0)
 
 
 @pytest.mark.parametrize(("mean", "shape"), [(-1.0, 1.0), (inf, 1.0), (1.0, 0.0), (1.0, -2.0)])

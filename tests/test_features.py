@@ -8,8 +8,9 @@ from forecasting.arrival import Arrival
 from forecasting.features import FEATURE_NAMES, LONGEST_S, features
 from forecasting.node import PrefixNode
 from forecasting.population import Population
-from forecasting.stats import PrefixStats, decay_factors
+from forecasting.stats import LEAST_SIZE, PrefixStats, decay_factors
 from models.base import HALF_LIVES_S, decayed_count
+from models.recurrence import KEPT, Occurrence
 
 
 def node_with(times_s: list[float], parent: PrefixNode | None = None) -> PrefixNode:
@@ -148,3 +149,16 @@ def test_decayed_counts_are_sums_of_powers_of_two(gaps_s: list[float], later_s: 
 def test_the_factors_are_those_of_the_half_lives_that_models_expect() -> None:
     for half_life_s, factor in zip(HALF_LIVES_S, decay_factors(7.0), strict=True):
         assert factor == pytest.approx(0.5 ** (7.0 / half_life_s), rel=1e-12)
+
+
+def test_the_latest_bursts_that_are_over_are_kept_if_they_were_large_enough() -> None:
+    stats = PrefixStats()
+    for burst in range(KEPT + 2):
+        for second in range(LEAST_SIZE):
+            stats.add(1000.0 * burst + second)
+    stats.add(50_000.0)  # one alone
+    stats.add(60_000.0)
+    assert len(stats.past) == KEPT
+    assert stats.past[-1] == Occurrence(1000.0 * (KEPT + 1), LEAST_SIZE, LEAST_SIZE - 1.0)
+    assert stats.past[0].start_s == 2000.0
+    assert stats.copy().past == stats.past

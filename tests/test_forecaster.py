@@ -1,5 +1,6 @@
 import random
 from collections.abc import Sequence
+from math import log, sqrt
 
 import pytest
 from hypothesis import given
@@ -168,14 +169,18 @@ def test_the_hottest_prefixes_come_first() -> None:
 
 
 def test_a_forecast_between_arrivals_takes_the_silence_into_account() -> None:
-    # Constant has a shape of 2: after 60 horizons without an arrival 3 become 3 / (1 + 3 * 60 / 2).
+    # Of 3 within 1 s, shape 2: after 0.5 s without an arrival 1.5 were expected, and within the
+    # next second are 0.5 s at 3 a second and then 3 ln(1.5); over the root of 1 + 1.5 / 2. Or, at
+    # an even rate, 3 over 1 + 1.5 / 2.
     forecaster = Forecaster({1.0: Constant(3.0)}, boundary_tokens=512)
     forecaster.observe(request(0.0, 1))
-    now, later = forecaster.forecast(1, now_s=0.0), forecaster.forecast(1, now_s=60.0)
+    now, later = forecaster.forecast(1, now_s=0.0), forecaster.forecast(1, now_s=0.5)
     assert now is not None
     assert later is not None
     assert now.mean(1.0) == 3.0
-    assert later.mean(1.0) == pytest.approx(3 / 91)
+    coming = (1.5 + 3.0 * log(1.5)) / sqrt(1.75)
+    assert later.mean(1.0) == pytest.approx(0.7 * coming + 0.3 * 3.0 / 1.75)
+    assert later.returns == {}
 
 
 def test_without_models_forecasts_have_no_counts() -> None:
@@ -245,6 +250,8 @@ def test_the_tallies_say_what_was_not_taken() -> None:
         "chains_cut": 1,
         "blocks": 3,
         "nodes_pruned": 2,
+        "schedules": 0,
+        "schedules_dropped": 0,
         "samples_waiting": 3,
         "samples_dropped": 0,
     }
