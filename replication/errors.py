@@ -1,6 +1,8 @@
 """What can go wrong while KV is copied.
 
 ReplicationError
+    Cancelled           it was called off before it was whole
+    Busy                somebody else brings the same block to the same target already
     NoRoom              the target can't place the blocks without evicting what is worth more
     LeaseLost           the lease ended, or its holder started anew, before the blocks were read
     Recycled            a block at the source was given to somebody else while it was read
@@ -16,6 +18,14 @@ Anything else that comes out of this package is a bug.
 
 class ReplicationError(Exception):
     """A copy failed; its prefix is simply not on the target, and nothing of it can be seen."""
+
+
+class Cancelled(ReplicationError):
+    """Whoever ordered the copy called it off."""
+
+
+class Busy(ReplicationError):
+    """Another copy of a block is on its way to this target; once it has landed this one is moot."""
 
 
 class NoRoom(ReplicationError):

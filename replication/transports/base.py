@@ -41,12 +41,18 @@ class Transport(Protocol):
         """Bring `pieces` of a peer's region into one's own memory; all are there on return.
 
         `deadline_s` is seconds from now. On an error any part of `into` that pieces name may have
-        been written.
+        been written. However it ends, cancelled too, nothing writes to `into` afterwards: its
+        slots are given to somebody else then.
 
         Raises
         ------
         TransportError
-            If it can't; never an error of the library below.
+            If it can't; never an error of the library below. A key, an epoch or a stretch that
+            the peer doesn't offer is one too.
+        Refused
+            If the peer doesn't talk to us: another version, another token.
+        ValueError
+            If a piece lies outside `into`. Nothing has been read then.
         """
         ...
 

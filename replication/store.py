@@ -1,0 +1,288 @@
+"""A replica's KV memory as a pool of blocks, each of which is whole or can't be seen."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import nsmallest
+from itertools import takewhile
+from math import inf
+
+import xxhash
+
+from replication.errors import Busy, LeaseLost, NoRoom, Recycled
+from replication.layout import Layout
+from replication.lease import Lease, Leases
+
+
+class State(StrEnum):
+    """What a slot is in. Only a valid block is ever offered or read; a leased one is valid too."""
+
+    FREE = "free"
+    FILLING = "filling"
+    VALID = "valid"
+    LEASED = "leased"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Slots that wait for the blocks of a chain which a pool hasn't got: `hashes`, in order."""
+
+    number: int
+    hashes: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Slot:
+    generation: int = 0
+    key: tuple[str, int] | None = None
+    valid: bool = False
+    worth: float = 0.0
+    used: int = 0
+    digests: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Open:
+    placement: Placement
+    ranks: set[int]
+    head: Lease
+
+
+class BlockPool:
+    """Says which blocks lie where, keeps what is leased, and makes room for what is worth more.
+
+    A block is known by its tenant and its chain hash. Its slot's generation grows when the block
+    is given up, so whoever noted it can tell later whether what was read was still that block.
+
+    Parameters
+    ----------
+    layout
+        How `memories` are cut.
+    memories
+        The memory of each rank. The pool never writes to it.
+    epoch
+        A number that no earlier pool over this memory had: leases of theirs end with them.
+
+    Raises
+    ------
+    ValueError
+        If a memory has not the size that `layout` says.
+    """
+
+    def __init__(self, layout: Layout, memories: Sequence[memoryview], epoch: int) -> None:
+        sizes = [memory.nbytes for memory in memories]
+        wanted = [layout.region_bytes(rank) for rank in layout.ranks]
+        if sizes != wanted:
+            raise ValueError(f"memories must be of {wanted} bytes, got {sizes}")
+        self.layout = layout
+        self.memories = tuple(memory.cast("B") for memory in memories)
+        self.epoch = epoch
+        self._leases = Leases(epoch)
+        self._slots = [_Slot() for _ in range(layout.slots)]
+        self._free = list(reversed(range(layout.slots)))
+        self._where: dict[tuple[str, int], int] = {}
+        self._open: dict[int, _Open] = {}
+        self._placed = 0
+        self._ticks = 0
+
+    def resident(self, tenant: str, chain: Sequence[int]) -> int:
+        """Return how many leading blocks are valid on all ranks."""
+        return sum(1 for _ in takewhile(lambda block: self._valid(tenant, block), chain))
+
+    def missing(self, tenant: str, chain: Sequence[int]) -> tuple[int, ...]:
+        """Return the blocks of a chain that aren't valid here, in order."""
+        return tuple(dict.fromkeys(block for block in chain if not self._valid(tenant, block)))
+
+    def states(self, now_s: float) -> Counter[State]:
+        """Return how many slots are in each state."""
+        self._leases.expire(now_s)
+        return Counter(map(self._state, range(len(self._slots))))
+
+    def leases(self, now_s: float) -> int:
+        """Return how many leases stand, those that keep the heads of placements among them."""
+        self._leases.expire(now_s)
+        return len(self._leases)
+
+    def lease(self, tenant: str, chain: Sequence[int], until_s: float, now_s: float) -> Lease:
+        """Pin the blocks of a chain, all of them, until `until_s`.
+
+        Raises
+        ------
+        LeaseLost
+            If not all of them are valid here for this tenant.
+        """
+        self._leases.expire(now_s)
+        held = self.resident(tenant, chain)
+        if held < len(chain):
+            raise LeaseLost(f"{held} of {len(chain)} blocks are held")
+        return self._pin([self._where[tenant, block] for block in chain], until_s)
+
+    def check(self, lease: Lease, now_s: float) -> None:
+        """Return if what was read under `lease` until now was what it promised.
+
+        Raises
+        ------
+        LeaseLost
+            If it has ended.
+        Recycled
+            If a block was taken back in spite of it.
+        """
+        self._leases.check(lease, now_s)
+        for slot, generation in zip(lease.slots, lease.generations, strict=True):
+            if self._slots[slot].generation != generation:
+                raise Recycled(f"slot {slot} was taken back under lease {lease.number}")
+
+    def release(self, lease: Lease) -> None:
+        """End a lease. One that has ended, or is of another epoch, changes nothing."""
+        self._leases.release(lease)
+
+    def place(self, tenant: str, chain: Sequence[int], worth: float, now_s: float) -> Placement:
+        """Reserve slots for the blocks of a chain that are missing; the others stay until it ends.
+
+        Blocks that are worth less than `worth` a byte, and that nobody leases, make room: the
+        cheapest first, then the longest unused, tail before head.
+
+        Raises
+        ------
+        Busy
+            If another placement waits for one of the blocks.
+        NoRoom
+            If that isn't enough. Nothing has been given up then.
+        """
+        self._leases.expire(now_s)
+        hashes = self.missing(tenant, chain)
+        if any((tenant, block) in self._where for block in hashes):
+            raise Busy("a block is being brought here already")
+        head = [self._where[tenant, block] for block in chain if self._valid(tenant, block)]
+        self._make_room(len(hashes), worth, spared=set(head))
+        slots = tuple(self._free.pop() for _ in hashes)
+        for slot, block in zip(slots, hashes, strict=True):
+            self._slots[slot].key = (tenant, block)
+            self._slots[slot].worth = worth
+            self._where[tenant, block] = slot
+        self._placed += 1
+        placement = Placement(self._placed, hashes, slots)
+        self._open[placement.number] = _Open(
+            placement, set(self.layout.ranks), self._pin(head, inf)
+        )
+        return placement
+
+    def commit(self, placement: Placement, rank: int) -> bool:
+        """Note that `rank` has all of it; the blocks become valid, at once, with the last rank.
+
+        Returns
+        -------
+        bool
+            Whether they are valid now.
+
+        Raises
+        ------
+        Recycled
+            If a block that was here before, and that these follow, was taken back meanwhile.
+        ValueError
+            If the placement has ended.
+        """
+        opened = self._open.get(placement.number)
+        if opened is None:
+            raise ValueError(f"placement {placement.number} has ended")
+        opened.ranks.discard(rank)
+        if opened.ranks:
+            return False
+        self.check(opened.head, -inf)
+        for slot in placement.slots:
+            self._slots[slot].valid = True
+        self._touch(placement.slots)
+        self._close(opened)
+        return True
+
+    def abort(self, placement: Placement) -> None:
+        """Give the slots back; nothing of it was ever visible. Once it has ended, no effect.
+
+        Whoever was writing to them must have stopped.
+        """
+        opened = self._open.get(placement.number)
+        if opened is None:
+            return
+        for slot in placement.slots:
+            self._empty(slot)
+        self._close(opened)
+
+    def reclaim(self, tenant: str, block: int) -> bool:
+        """Take a valid block's slot back at once, leased or not, as the memory's owner may.
+
+        Returns
+        -------
+        bool
+            Whether there was one. A block that is being filled is not touched.
+        """
+        if not self._valid(tenant, block):
+            return False
+        self._empty(self._where[tenant, block])
+        return True
+
+    def digest(self, slot: int, rank: int) -> int:
+        """Return the XXH3 of what a rank's memory holds of a block, layer after layer.
+
+        It is worked out once for each valid block, and each time for one that is being filled.
+        """
+        known = self._slots[slot].digests.get(rank)
+        if known is not None:
+            return known
+        state = xxhash.xxh3_64()
+        for offset, size_bytes in self.layout.stretches(rank, slot):
+            state.update(self.memories[rank][offset : offset + size_bytes])
+        if self._slots[slot].valid:
+            self._slots[slot].digests[rank] = state.intdigest()
+        return state.intdigest()
+
+    def _valid(self, tenant: str, block: int) -> bool:
+        slot = self._where.get((tenant, block))
+        return slot is not None and self._slots[slot].valid
+
+    def _state(self, number: int) -> State:
+        slot = self._slots[number]
+        if slot.key is None:
+            return State.FREE
+        if not slot.valid:
+            return State.FILLING
+        return State.LEASED if self._leases.pinned(number, slot.generation) else State.VALID
+
+    def _pin(self, slots: Sequence[int], until_s: float) -> Lease:
+        self._touch(slots)
+        return self._leases.grant(slots, [self._slots[slot].generation for slot in slots], until_s)
+
+    def _touch(self, slots: Sequence[int]) -> None:
+        """Note a use. A head counts as used after its tail, so that tails go first."""
+        for slot in reversed(slots):
+            self._ticks += 1
+            self._slots[slot].used = self._ticks
+
+    def _make_room(self, count: int, worth: float, spared: Iterable[int]) -> None:
+        short = count - len(self._free)
+        if short <= 0:
+            return
+        cheaper = [
+            number
+            for number, slot in enumerate(self._slots)
+            if self._state(number) is State.VALID and slot.worth < worth and number not in spared
+        ]
+        if len(cheaper) < short:
+            raise NoRoom(f"{count} blocks need {short - len(cheaper)} more slots than can be freed")
+        by_worth = nsmallest(
+            short, cheaper, key=lambda number: (self._slots[number].worth, self._slots[number].used)
+        )
+        for number in by_worth:
+            self._empty(number)
+
+    def _empty(self, number: int) -> None:
+        slot = self._slots[number]
+        assert slot.key is not None
+        del self._where[slot.key]
+        self._slots[number] = _Slot(generation=slot.generation + 1)
+        self._free.append(number)
+
+    def _close(self, opened: _Open) -> None:
+        del self._open[opened.placement.number]
+        self._leases.release(opened.head)
