@@ -24,7 +24,7 @@ DESCRIPTION = (
     "comes a forecast of how many more requests share the prefix, made by models that learn from "
     "what then came. A policy takes the forecast and what it sees of the replicas, and decides "
     "where the request goes and which copies are made. A simulated cluster carries that out; real "
-    "replication is not in this version. The observed time to first token goes back to the policy."
+    "replication is not wired to it yet. The observed time to first token goes back to the policy."
 )
 
 
@@ -251,8 +251,8 @@ def _cluster(pen: Pen) -> None:
     pen.write(322, 473, "btb/simulation/", 16, GREY)
     pen.box(222, 500, 206, 86, dashed=True)
     pen.write(325, 526, "replication", 22, GREY)
-    pen.write(325, 549, "copies on real memory:", 16, GREY)
-    pen.write(325, 571, "not in this version", 16, RED)
+    pen.write(325, 549, "replication/: real memory,", 16, GREY)
+    pen.write(325, 571, "not wired to it yet", 16, RED)
     pen.arrow([(214, 398), (156, 412)])
     pen.arrow([(212, 532), (206, 476), (160, 446)], dashed=True)
 
