@@ -31,6 +31,8 @@ from replication.transports.memory import (
 )
 from replication.transports.shm import ShmTransport
 from replication.transports.tcp import TcpTransport
+from replication.transports.verbs import VerbsTransport
+from replication.transports.verbs_device import device_names
 
 MIB = 1 << 20
 LARGE = [Piece(at, at, MIB) for at in range(0, 64 * MIB, MIB)]
@@ -80,7 +82,35 @@ class ShmLab:
         return transport.allocate(size_bytes)
 
 
+class VerbsLab:
+    """Needs an RDMA device: `btb lab rdma` has two."""
+
+    def __init__(self) -> None:
+        self._ports: dict[str, int] = {}
+
+    async def start(self, name: str, epoch: int = 1) -> Transport:
+        names = device_names()
+        device = names[0] if name == "owner" else names[-1]
+        port = self._ports.get(name, 0)
+        transport = await VerbsTransport.start(b"a token", device=device, port=port, epoch=epoch)
+        region = transport.register(memoryview(bytearray(1)))
+        self._ports[name] = int(region.peer.rpartition(":")[2])
+        return transport
+
+    def allocate(self, transport: Transport, size_bytes: int) -> memoryview:
+        return memoryview(bytearray(size_bytes))
+
+
+def has_rdma() -> bool:
+    try:
+        return bool(device_names())
+    except TransportError:
+        return False
+
+
 LABS: dict[str, type[Lab]] = {"memory": MemoryLab, "tcp": TcpLab, "shm": ShmLab}
+if has_rdma():
+    LABS["verbs"] = VerbsLab
 every_transport = pytest.mark.parametrize("lab_type", LABS.values(), ids=LABS)
 
 
@@ -397,6 +427,8 @@ sys.stdin.read()
 TCP_CHILD = """
 import asyncio
 from replication.transports.tcp import TcpTransport
+from replication.transports.verbs import VerbsTransport
+from replication.transports.verbs_device import device_names
 async def main():
     transport = await TcpTransport.start(b"a token", epoch=3)
     region = transport.register(memoryview(bytes(range(250)) * 4))
