@@ -43,12 +43,12 @@ class Btb:
         + its compute x (requests that it overtakes + requests expected while the replicas are busy)
         + the wait that is left for requests expected for its own prefix
         + what its compute adds to the wait of requests expected for other prefixes
-        + its share of the price of a copy
+        + its share of the price of a copy, and of KV that is then in the cluster twice
 
     A wait of w seconds is w - t for who comes in t seconds, so r arrivals a second wait r w² / 2 in
     all. A prefix that is being computed or received is waited for, or copied on from there as soon
-    as it is there, where that costs less than computing it again. A copy's price is shared by all
-    who are expected to use it. Each request gets a priority from `QueueOrder`; where replicas serve
+    as it is there, where that costs less than computing it again. Its price is shared by all who
+    are expected to use it. Each request gets a priority from `QueueOrder`; where replicas serve
     in order of arrival that changes nothing, and compute is kept out of the way of hot prefixes.
 
     Parameters
@@ -56,7 +56,8 @@ class Btb:
     link_price
         Seconds of delay that one second of a replica's links is worth.
     evict_price
-        Seconds of delay that a second of compute is worth whose KV a copy evicts.
+        Seconds of delay that a second of compute is worth whose KV is evicted to hold other KV
+        twice.
     horizon_s
         How far ahead forecasts are asked; one of `models.base.HORIZONS_S`.
     """
@@ -140,22 +141,23 @@ class Btb:
         in_the_way = [] if cluster.by_priority else self._expected(arrival, most_work_s, now_s)
         others = [(hot.rate_rps, _waits(hot, arrival, cluster)) for hot in in_the_way]
         free_bytes = cluster.free_bytes()
+        stored = cluster.stored_blocks(arrival.chain)
         scores = []
         for way in found:
             wait_s = min(own_wait_s, way.ttft_s)
             score = way.ttft_s + (work_price + behind[way.replica]) * way.work_s
             score += rate_rps * wait_s * wait_s / 2
             score += sum(rate * _added(waits_s, way) for rate, waits_s in others)
+            cost_s = 0.0
             if way.source >= 0:
                 size_bytes = way.blocks * cluster.block_bytes
-                copy_s = cluster.copy_s(way.source, way.replica, size_bytes)
-                cost_s = self._link_price * copy_s
-                if free_bytes[way.replica] < size_bytes:
-                    # What it evicts may be asked for again, and then has to be computed.
-                    tokens = way.blocks * arrival.block_tokens
-                    cost_s += self._evict_price * cluster.prefill_s(tokens, 0)
-                score += cost_s / (1.0 + rate_rps * self._horizon_s)
-            scores.append(score)
+                cost_s = self._link_price * cluster.copy_s(way.source, way.replica, size_bytes)
+            twice = max(stored) - stored[way.replica]
+            if twice > 0 and free_bytes[way.replica] < twice * cluster.block_bytes:
+                # KV that is here twice evicts what may be asked for again.
+                tokens = twice * arrival.block_tokens
+                cost_s += self._evict_price * cluster.prefill_s(tokens, 0)
+            scores.append(score + cost_s / (1.0 + rate_rps * self._horizon_s))
         return scores
 
     def _expected(self, arrival: Arrival, work_s: float, now_s: float) -> list[_Hot]:
