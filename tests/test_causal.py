@@ -231,6 +231,33 @@ def test_requests_wait_for_room_in_hbm_until_others_have_finished() -> None:
     assert result.ttft_s[1] == pytest.approx(0.5 + 99 * 0.01 + 0.5, rel=1e-3)
 
 
+def test_copies_that_wait_for_each_other_hold_nobody_up() -> None:
+    # r0 and r1 have no room until 1.2 s: 900 tokens to compute, then 30 to write. Behind that,
+    # each has one request for the prefix; then each is told to copy it from the other. If both
+    # waited for the other's copy, neither would ever have anything to send; so each computes.
+    full = [
+        Arrival(0.0, tuple(range(first, first + 90)), 10, 900, 31, request_id=str(first))
+        for first in (100, 200)
+    ]
+    other = Arrival(0.03, (77,), 10, 10, 1, request_id="c")
+    arrivals = [*full, request("a", 0.01), request("b", 0.02), other]
+    fast = replace(SETUP, gpu=replace(SETUP.gpu, rdma_bytes_s=1e8, hbm_bytes=1e9 + 950_000))
+    result = run(arrivals, "01012", {"c": ["r0r1", "r1r0"]}, fast)
+    assert result.ttft_s[2:4] == pytest.approx([1.3 - 0.01, 1.3 - 0.02], rel=1e-3)
+
+
+def test_nobody_waits_on_for_a_copy_whose_source_never_gets_the_kv() -> None:
+    # r0 has no room for r2's copy, so it has nothing to send to r1 either. b waits for that at
+    # r1 until r0 next looks, when its step ends at 0.9 s, and is computed then.
+    full = Arrival(0.0, tuple(range(100, 190)), 10, 900, 31, request_id="full")
+    other = Arrival(0.03, (77,), 10, 10, 1, request_id="c")
+    arrivals = [full, request("a", 0.01), other, request("b", 0.12)]
+    fast = replace(SETUP, gpu=replace(SETUP.gpu, rdma_bytes_s=1e8, hbm_bytes=1e9 + 950_000))
+    result = run(arrivals, "0211", {"c": ["r2r0", "r0r1"]}, fast)
+    assert result.ttft_s[3] <= 0.9 - 0.12 + 0.1 + 1e-9
+    assert result.moved_bytes == 0.0
+
+
 requests = st.lists(
     st.tuples(
         st.floats(0.0, 1.0),
