@@ -203,6 +203,22 @@ def test_btb_keeps_a_replica_free_for_a_prefix_that_is_expected() -> None:
     assert fresh.decide(cold, (), cluster, 0.1).ranked[0] == "r0"
 
 
+def test_btb_makes_a_second_copy_in_full_hbm_only_if_it_saves_more_than_it_evicts() -> None:
+    # r0 holds the prefix and has 1 s queued; r1 would have it copied in 0.3 s. The KV that the
+    # copy evicts there took 3 s to compute, and half of that is charged.
+    class Full(StillCluster):
+        def free_bytes(self) -> list[float]:
+            return [0.0] * len(self.load)
+
+    def to(view: type[StillCluster], queue_s: float) -> str:
+        cluster = view([1, 0], queue=[queue_s, 0.0], resident=[300, 0])
+        return goes_to(make_policy("btb", seed=1), arrival(), cluster)
+
+    assert to(StillCluster, 1.0) == "r1"
+    assert to(Full, 1.0) == "r0"
+    assert to(Full, 3.0) == "r1"
+
+
 def test_btb_copies_nothing_for_a_request_that_waits_longer_than_caches_last() -> None:
     cluster = StillCluster([9, 9], queue=[500.0, 400.0], resident=[300, 0])
     assert make_policy("btb", seed=1).decide(arrival(), (), cluster, 0.0).copies == ()
