@@ -101,7 +101,9 @@ class Boosted:
         trial = _fit(log.older, seed, MOST_TREES, stop_by=log.newer)
         trees = max(1, int(np.argmax(trial.validation_score_)))
         early, calibration = Forest(_trees(trial)[: trees + 1]), Calibration()
-        for row, count in zip(log.newer.table.tolist(), counts[-len(log.newer.counts) :], strict=True):
+        for row, count in zip(
+            log.newer.table.tolist(), counts[-len(log.newer.counts) :], strict=True
+        ):
             calibration.learn(_mean(early, row), count)
         self._names, self._calibration = log.names, calibration
         self._forest = Forest(_trees(_fit(log, seed, trees)))
