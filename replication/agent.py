@@ -4,12 +4,11 @@ import asyncio
 import os
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from replication.attempt import Target
-from replication.budget import Link
 from replication.control.address import Address, listen
 from replication.control.messages import (
     AskCancel,
@@ -72,8 +71,8 @@ class Agent:
         From `new_epoch`; the one that `transport` was made with.
     block_tokens
         Tokens in a block, for residency events; 0 if unknown.
-    lease_s, rates_bytes_s
-        As for `Executor`.
+    lease_s
+        The most time that one try at a copy may take.
     trial
         Whether callers may have random bytes put in place of KV.
 
@@ -96,7 +95,6 @@ class Agent:
         epoch: int,
         block_tokens: int = 0,
         lease_s: float = 30.0,
-        rates_bytes_s: Mapping[Link, float] | None = None,
         trial: bool = False,
     ) -> None:
         if not token and not address.local:
@@ -122,7 +120,6 @@ class Agent:
             {str(self.address): Target(self.pool, transport)},
             self._holders,
             clock=self._now_s,
-            rates_bytes_s=rates_bytes_s,
             lease_s=lease_s,
         )
         self._server = ControlServer(listener, token, self._answer)

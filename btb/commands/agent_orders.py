@@ -32,6 +32,8 @@ Token = Annotated[
 Tenant = Annotated[str, typer.Option(metavar="NAME", help="Whose prefix it is.")]
 Prefix = Annotated[int, typer.Option(metavar="HASH", help="Its last block, as `list` shows.")]
 Found = tuple[tuple[int, ...], int]
+PATIENCE_S = 1.0
+"""How long to look for an agent that isn't there."""
 FOLLOW_S = 25.0
 """How long to wait for news before asking again."""
 
@@ -163,7 +165,7 @@ def _ask(agent: str, token_file: Path | None, ask: "Callable[[AgentClient], Awai
     token = b"" if token_file is None else read_token_file(str(token_file)).encode()
 
     async def run() -> T:
-        client = AgentClient(address, token)
+        client = AgentClient(address, token, PATIENCE_S)
         try:
             return await ask(client)
         finally:

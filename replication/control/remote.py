@@ -86,7 +86,7 @@ class AgentClient:
             The time, on the clock that deadlines are on. The agent is given what is left.
         """
         orders = tuple(_order(move, addresses, now_s) for move in plan)
-        longest_s = max((order.within_s for order in orders), default=0.0)
+        longest_s = max([0.0, *(order.within_s for order in orders)])
         asked = AskCopy(orders)
         found = await self._channel.ask(asked, tuple[Outcome, ...], longest_s + CALL_S)
         if len(found) != len(orders):
