@@ -57,9 +57,9 @@ def train(
     forecast is scored that could have known the answer.
 
     The result is registered in MLflow: in ./mlflow.db, unless
-    MLFLOW_TRACKING_URI is set. It becomes models:/NAME@champion if it had the
-    lower Poisson deviance at 15 s than the champion so far, which learns on in
-    the same pass.
+    MLFLOW_TRACKING_URI is set. It becomes models:/NAME@champion if it did
+    better than the champion so far by more than may be chance, in the later
+    half of the traces, where both go on learning; else the challenger.
 
     For example:
 
@@ -92,7 +92,8 @@ def train(
     if out is not None:
         save(trained(start, windows), out)
     sentence = verdict(outcome, start.name)
-    content = {"model": model, "verdict": sentence, **as_json(outcome, windows)}
+    content = {"model": model, "verdict": sentence, "registered": registered}
+    content |= as_json(outcome, windows)
     if write_json(json_to, content):
         return
     console = Console()
