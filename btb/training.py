@@ -91,8 +91,7 @@ class Pass:
     @property
     def headline_s(self) -> float:
         """The horizon nearest to `HEADLINE_S`."""
-        horizons = next(iter(self.qualities.values()))
-        return min(horizons, key=lambda horizon_s: abs(horizon_s - HEADLINE_S))
+        return nearest_headline(next(iter(self.qualities.values())))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -114,6 +113,11 @@ class Pass:
         """Return the share of the best EWMA's Poisson deviance that the learner does without."""
         best = self.scores(self.best_baseline(horizon_s), horizon_s, since).deviance
         return 1.0 - self.scores(name, horizon_s, since).deviance / best if best else 0.0
+
+
+def nearest_headline(horizons: Iterable[float]) -> float:
+    """Return the horizon nearest to `HEADLINE_S`."""
+    return min(horizons, key=lambda horizon_s: abs(horizon_s - HEADLINE_S))
 
 
 def baselines(horizons: Iterable[float]) -> dict[str, LearnerModels]:
