@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "model"
 
-NEEDED = ("river", "scikit-learn", "skops", "scipy", "numpy")
+NEEDED = ("river", "scikit-learn", "scipy", "numpy")
 """Packages that models need, wherever MLflow runs them."""
 
 CHALLENGER = "challenger"

@@ -125,6 +125,11 @@ def test_runs_are_kept_and_only_a_better_model_becomes_champion(
         with pytest.raises(ConfigError, match="no model models:/"):
             tracking.load_checkpoint(spec)
 
+    # What else is in the model's folder is MLflow's; none of it is run or read here.
+    for code in (tmp_path / "mlartifacts").rglob("model_code.py"):
+        code.write_text("raise SystemExit('somebody else wrote this')")
+    assert tracking.load_checkpoint("models:/chat/4").traces == version.traces
+
     check_promotion()
 
     with pytest.raises(KeyboardInterrupt), tracking.experiment("other").run("cut") as cut:
