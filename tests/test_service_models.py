@@ -265,6 +265,31 @@ def test_a_challenger_comes_from_a_file_and_leaves_with_it(tmp_path: Path) -> No
     talk(service, steps)
 
 
+def test_a_challenger_that_was_dismissed_is_tried_again_when_asked_for(tmp_path: Path) -> None:
+    path, rival = tmp_path / "model.json", tmp_path / "rival.json"
+    for file in (path, rival):
+        save(checkpoint(came=1), file)
+    service = service_of(path, challenger=str(rival))
+    keeper = service.models.keeper
+    assert keeper is not None
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("a bug in somebody's model")
+
+    async def steps(client: httpx.AsyncClient) -> None:
+        keeper.stage.in_shadow(fail)
+        shown = (await client.get("/v1/models")).json()
+        assert shown["challenger"] is None
+        assert "dismissed: ZeroDivisionError" in shown["refused"]["challenger"]
+        await keeper.reload(again=False)
+        assert keeper.stage.shadow is None
+        shown = (await client.post("/v1/models/reload")).json()
+        assert shown["challenger"]["source"] == str(rival)
+        assert shown["refused"] == {}
+
+    talk(service, steps)
+
+
 def test_reloading_needs_the_token(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     save(checkpoint(came=1), path)

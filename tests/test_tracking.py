@@ -91,7 +91,7 @@ def test_runs_are_kept_and_only_a_better_model_becomes_champion(
     source = json.loads(newest.inputs.dataset_inputs[0].dataset.source)
     assert len(source["sha256"]) == 64
     files = {one.path for one in mlflow.list_artifacts(newest.info.run_id)}
-    assert files == {"calibration.png", "loss.png", "model"}
+    assert files == {"calibration.png", "loss.png", "model", "scores.json"}
     below = [one for one in runs if one.data.tags.get("mlflow.parentRunId") == newest.info.run_id]
     assert {one.data.params["learner"] for one in below} >= {"river", "champion", "hawkes"}
     river = next(one for one in below if one.data.params["learner"] == "river")

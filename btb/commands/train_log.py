@@ -1,9 +1,10 @@
 """What `btb train` keeps in MLflow: a run a training, below it one a learner, and the model."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from btb import registry, tracking
-from btb.commands.train_tables import shown
+from btb.commands.train_tables import as_json, shown
 from btb.contest import Verdict
 from btb.errors import ConfigError
 from btb.traces import Trace
@@ -53,6 +54,7 @@ def train_logged(
         outcome = learn(start, windows, champion, same)
         for window in windows:
             run.dataset(window.name, window.digest)
+        run.text("scores.json", json.dumps(as_json(outcome, windows), indent=1))
         _log_scores(run, outcome, start.name)
         registered = registry.register(run, name, trained(start, windows))
         hint = _hint(champion, windows, same)

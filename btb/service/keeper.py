@@ -105,10 +105,16 @@ class ModelKeeper:
         """Look for new models every so often, until cancelled."""
         while True:
             await asyncio.sleep(self.settings.poll_s)
-            await self.reload(again=False)
+            try:
+                await self.reload(again=False)
+            except Exception:  # the next look may do better
+                log.exception("no new models could be taken")
 
     async def reload(self, *, again: bool = True) -> Fetched:
-        """Look for new models now, and put them in place; `again` tries refused ones once more."""
+        """Look for new models now, and put them in place.
+
+        `again` tries those once more that were refused or dismissed.
+        """
         async with self._turn:
             loop = asyncio.get_running_loop()
             fetched = await loop.run_in_executor(self._thread, lambda: self.fetch(again=again))
@@ -168,7 +174,8 @@ class ModelKeeper:
             if present is not None:
                 fetched.taken[role] = None
             return
-        if present is not None and found.stamp == present.stamp:
+        dismissed = role == CHALLENGER and self.stage.failure != ""
+        if present is not None and found.stamp == present.stamp and not (dismissed and again):
             fetched.unchanged.add(role)
             return
         fetched.stamps[role] = found.stamp

@@ -122,8 +122,8 @@ class Service:
         parts = self.parts
         parts.forecaster.advance(now_s)
         parts.outstanding.expire(now_s)
-        self.models.tick(now_s)
         parts.metrics.copies.labels("expired").inc(parts.cluster.orders.expire(now_s))
+        self.models.tick(now_s)
 
     def _watch(self) -> None:
         parts, watch = self.parts, self.parts.metrics.watch
