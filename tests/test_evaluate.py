@@ -157,7 +157,8 @@ def test_models_and_rules_are_kept_in_mlflow_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    # A path of its own: MLflow remembers databases by name, and relative ones are all called alike.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     burst, decoy = [100.0 + 0.5 * k for k in range(41)], [500.0, 500.05, 500.1]
     path = write_trace(tmp_path / "trace.jsonl", {1: burst, 2: decoy})
     words = ["evaluate", str(path), "--model", "ewma", "--model", "recurrence", "--json", "-"]

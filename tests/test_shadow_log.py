@@ -45,7 +45,8 @@ def test_a_challenger_proves_itself_in_the_shadow_and_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    # A path of its own: MLflow remembers databases by name, and relative ones are all called alike.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     mlflow = tracking.client()
     registry.crown(mlflow, register(came=40))  # expects far too much
     registry.challenge(mlflow, register(came=1))
