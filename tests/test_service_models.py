@@ -13,7 +13,7 @@ import pytest
 from btb.config import Config, ModelSettings
 from btb.errors import ConfigError
 from btb.service import keeper as keeper_module
-from btb.service.keeper import ModelKeeper
+from btb.service.keeper import Fetched, ModelKeeper
 from btb.service.local import local_client, serve_process, talk
 from btb.service.running import make_service
 from btb.service.service import Service
@@ -288,6 +288,30 @@ def test_a_challenger_that_was_dismissed_is_tried_again_when_asked_for(tmp_path:
         assert shown["refused"] == {}
 
     talk(service, steps)
+
+
+def test_a_challenger_that_takes_over_is_in_nobodys_shadow(tmp_path: Path) -> None:
+    path, rival = tmp_path / "model.json", tmp_path / "rival.json"
+    for file in (path, rival):
+        save(checkpoint(came=1), file)
+    keeper = ModelKeeper(str(path), ModelSettings(challenger=str(rival)))
+    fetched = Fetched(taken={"champion": keeper.loaded["challenger"]})
+    fetched.refused["challenger"] = "the registry went away just then"
+    keeper.take(fetched)
+    assert keeper.loaded.keys() == {"champion"}
+    assert keeper.loaded["champion"].exact == str(rival)
+    assert keeper.stage.shadow is None  # else one model would learn everything twice
+
+
+def test_a_bad_challenger_that_is_gone_is_refused_no_more(tmp_path: Path) -> None:
+    path, rival = tmp_path / "model.json", tmp_path / "rival.json"
+    save(checkpoint(came=1), path)
+    rival.write_text("{", encoding="utf-8")
+    keeper = ModelKeeper(str(path), ModelSettings(challenger=str(rival)))
+    assert keeper.refusals.keys() == {"challenger"}
+    rival.unlink()
+    keeper.take(keeper.fetch())
+    assert keeper.refusals == {}
 
 
 def test_reloading_needs_the_token(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ class ModelKeeper:
             if self.refusals.get(role) != reason:
                 log.error("refused a %s, what is in place stays: %s", role, reason)
             self.refusals[role] = reason
+        if self.loaded.get(CHALLENGER) is self.loaded[CHAMPION]:
+            del self.loaded[CHALLENGER]  # it has taken over, whatever its alias still says
         if fetched.taken:
             self.stage.put(self.champion.models, self._shadow())
 
@@ -171,7 +173,9 @@ class ModelKeeper:
         if found is None or (role == CHALLENGER and found.exact == reigning.exact):
             if role == CHAMPION:
                 raise ConfigError(f"{spec} is not there any more")
-            if present is not None:
+            if present is None:
+                fetched.unchanged.add(role)
+            else:
                 fetched.taken[role] = None
             return
         dismissed = role == CHALLENGER and self.stage.failure != ""
