@@ -7,7 +7,7 @@ from pathlib import Path
 
 from models import learner
 from models.base import CountModel
-from models.state import State, Value, check_version, from_text, read_number, to_text
+from models.state import Json, State, check_version, from_text, read_number, to_text
 
 FORMAT = "btb-models"
 VERSION = 1
@@ -107,7 +107,7 @@ def load(path: Path) -> Checkpoint:
     return from_json(text)
 
 
-def _read_models(name: str, entries: Value) -> dict[float, CountModel]:
+def _read_models(name: str, entries: Json) -> dict[float, CountModel]:
     kind = learner(name)
     if not isinstance(entries, list) or not entries:
         raise ValueError(f"models should be a list with a model a horizon, got {entries!r:.60}")
@@ -128,7 +128,7 @@ def _read_models(name: str, entries: Value) -> dict[float, CountModel]:
     return models
 
 
-def _read_traces(traces: Value) -> dict[str, str]:
+def _read_traces(traces: Json) -> dict[str, str]:
     if not isinstance(traces, Mapping):
         raise ValueError(f"traces should map names to digests, got {traces!r:.60}")
     read: dict[str, str] = {}

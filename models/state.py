@@ -2,14 +2,14 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from math import inf, isfinite
 
-Value = None | bool | int | float | str | bytes | Sequence["Value"] | Mapping[str, "Value"]
-"""What a state can hold: what a JSON file can, and bytes."""
+Json = None | bool | int | float | str | bytes | Sequence["Json"] | Mapping[str, "Json"]
+"""What a state can hold: what a JSON file can, and bytes, which `to_text` wraps."""
 
-State = Mapping[str, Value]
+State = Mapping[str, Json]
 """The state of a model: values by name."""
 
 WRAPPED = frozenset(("base64", "sha256"))
@@ -86,6 +86,25 @@ def read_up_to(state: State, name: str, longest: int) -> list[float]:
     return [_number(value, f"{name}[{k}]", -inf, inf) for k, value in enumerate(values)]
 
 
+def read_names(state: State, name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Return the list of names called `name`, all different and all among those `known`.
+
+    Raises
+    ------
+    ValueError
+        If it is missing, no list, or one of them is not known or comes twice.
+    """
+    values = _sequence(state, name)
+    names: dict[str, None] = {}
+    for k, value in enumerate(values):
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"{name}[{k}] is not known: {value!r:.60}")
+        if value in names:
+            raise ValueError(f"{name}[{k}] comes twice: {value!r}")
+        names[value] = None
+    return tuple(names)
+
+
 def read_state(state: State, name: str) -> State:
     """Return the object called `name`.
 
@@ -128,14 +147,14 @@ def check_version(state: State, version: int) -> None:
         raise ValueError(f"version should be {version}, got {state.get('version')!r:.60}")
 
 
-def _sequence(state: State, name: str) -> Sequence[Value]:
+def _sequence(state: State, name: str) -> Sequence[Json]:
     values = state.get(name)
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise ValueError(f"{name} should be a list of numbers, got {values!r:.60}")
     return values
 
 
-def _number(value: Value, name: str, low: float, high: float) -> float:
+def _number(value: Json, name: str, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
         raise ValueError(f"{name} should be a finite number, got {value!r:.60}")
     if not low <= value <= high:
@@ -156,7 +175,7 @@ def _wrap(value: object) -> dict[str, str]:
     return {"base64": b64encode(value).decode(), "sha256": sha256(value).hexdigest()}
 
 
-def _unwrap(found: dict[str, Value]) -> Value:
+def _unwrap(found: dict[str, Json]) -> Json:
     if found.keys() != WRAPPED:
         return found
     text = found["base64"]
