@@ -21,6 +21,8 @@ COMMANDS = {
     "evaluate": "Hold a model's alarms against the bursts in a trace.",
     "generate": "Write a synthetic trace.",
     "lab": "Run a command in a throwaway machine that has RDMA.",
+    "models": "List the registered models.",
+    "promote": "Make a challenger the champion.",
     "replay": "Feed a trace to a running service.",
     "serve": "Serve forecasts and routing decisions over REST.",
     "train": "Learn from a logged trace, and score what was learnt.",

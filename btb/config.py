@@ -42,6 +42,23 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Where new models come from while the service runs.
+
+    `poll_s` is how often the model is looked for where it came from. `challenger` is scored in its
+    shadow; left empty it is models:/NAME@challenger where the model is models:/NAME@ALIAS, and
+    none elsewhere. That takes at most `shadow_share` of one core's time. Every `window_s` the
+    scores go to MLflow, if `track` and if both come from its registry.
+    """
+
+    poll_s: float = 30.0
+    challenger: str = ""
+    shadow_share: float = 0.2
+    window_s: float = 600.0
+    track: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How much is taken before the answer is a refusal.
 
@@ -79,6 +96,7 @@ class Config:
     copies: bool = True
     server: Server = field(default_factory=Server)
     log: LogSettings = field(default_factory=LogSettings)
+    models: ModelSettings = field(default_factory=ModelSettings)
     limits: Limits = field(default_factory=Limits)
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
 

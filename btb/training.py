@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from btb.contest import Contest, Verdict, decide
 from btb.errors import ConfigError
 from btb.traces import Trace
 from forecasting.labels import LabelQueue
@@ -55,6 +56,8 @@ class Pass:
         the window, so nobody knows what would have come.
     dropped
         Samples that were left out, for too many were outstanding.
+    contests
+        The first learner against the champion, by horizon in seconds, where there is one.
     """
 
     qualities: dict[str, dict[float, Quality]]
@@ -63,6 +66,7 @@ class Pass:
     samples: int = 0
     unlabelled: dict[float, int] = field(default_factory=dict)
     dropped: int = 0
+    contests: dict[float, Contest] = field(default_factory=dict)
 
     def scores(self, name: str, horizon_s: float, since: float = 0.0) -> Scores:
         """Return the scores of a learner, over the labels after the first `since` of all.
@@ -87,8 +91,18 @@ class Pass:
     @property
     def headline_s(self) -> float:
         """The horizon nearest to `HEADLINE_S`."""
-        horizons = next(iter(self.qualities.values()))
-        return min(horizons, key=lambda horizon_s: abs(horizon_s - HEADLINE_S))
+        return nearest_headline(next(iter(self.qualities.values())))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the first learner is to be champion, None where there is none so far.
+
+        Judged on the later half: of the windows or, where there is one only, of its minutes.
+        """
+        if not self.contests:
+            return None
+        standings = {h: contest.standing(later_half=True) for h, contest in self.contests.items()}
+        return decide(standings, self.headline_s)
 
     def too_few(self, horizon_s: float) -> bool:
         """Return whether so few requests came within this horizon that skill means nothing."""
@@ -99,6 +113,11 @@ class Pass:
         """Return the share of the best EWMA's Poisson deviance that the learner does without."""
         best = self.scores(self.best_baseline(horizon_s), horizon_s, since).deviance
         return 1.0 - self.scores(name, horizon_s, since).deviance / best if best else 0.0
+
+
+def nearest_headline(horizons: Iterable[float]) -> float:
+    """Return the horizon nearest to `HEADLINE_S`."""
+    return min(horizons, key=lambda horizon_s: abs(horizon_s - HEADLINE_S))
 
 
 def baselines(horizons: Iterable[float]) -> dict[str, LearnerModels]:
@@ -139,10 +158,13 @@ def run_pass(
     outcome = Pass(
         qualities={name: {h: Quality() for h in horizons_s} for name in everyone},
         baselines=tuple(against),
+        contests={h: Contest() for h in horizons_s} if CHAMPION in learners else {},
         unlabelled=dict.fromkeys(horizons_s, 0),
     )
-    for window in windows:
-        _Window(outcome, everyone, frozen, boundary_tokens).run(window, on_rows)
+    challenger = next(iter(learners))
+    for number, window in enumerate(windows):
+        way = _Window(outcome, everyone, frozen, boundary_tokens, number, challenger)
+        way.run(window, on_rows)
     return outcome
 
 
@@ -177,8 +199,13 @@ class _Window:
         learners: Mapping[str, LearnerModels],
         frozen: Collection[str],
         boundary_tokens: int,
+        number: int,
+        challenger: str,
     ) -> None:
         self._outcome = outcome
+        self._number = number
+        names = list(learners)
+        self._pair = [names.index(one) for one in (CHAMPION, challenger) if one in names]
         self._tracker = PrefixTracker(boundary_tokens)
         self._labels = LabelQueue(outcome.unlabelled, MAX_WAITING)
         self._learners = {
@@ -221,6 +248,11 @@ class _Window:
             made = self._made[label.horizon_s].popleft()
             x, count = label.sample.x, label.count
             learners = self._learners[label.horizon_s]
+            contest = self._outcome.contests.get(label.horizon_s)
+            if contest is not None:
+                was, new = (made[place].mean for place in self._pair)
+                at_s = label.sample.at_s
+                contest.add(self._number, at_s, champion=was, challenger=new, count=count)
             for forecast, (model, quality, learns) in zip(made, learners, strict=True):
                 quality.add(forecast, count)
                 if learns:

@@ -43,13 +43,13 @@ class Learner(Protocol):
 
 
 class CountModel(Learner, Protocol):
-    """A learner whose state can be kept, as plain JSON values.
+    """A learner whose state can be kept, as plain JSON values and bytes (`models.arrays`).
 
     It is made from its horizon in seconds. `models.checks` holds every model to all of this.
     """
 
     def to_state(self) -> State:
-        """Return all that was learnt as plain JSON values; `from_state` goes on from there."""
+        """Return all that was learnt as plain values; `from_state` goes on from there."""
         ...
 
     @classmethod

@@ -1,6 +1,5 @@
-"""Models on disk: one JSON file that holds numbers and names, and runs no code when read."""
+"""Models on disk: one JSON file of numbers, names and bytes, which runs no code when read."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
@@ -8,10 +7,13 @@ from pathlib import Path
 
 from models import learner
 from models.base import CountModel
-from models.state import Json, State, check_version, read_number
+from models.state import Json, State, check_version, from_text, read_number, to_text
 
 FORMAT = "btb-models"
 VERSION = 1
+
+MAX_BYTES = 2**28
+"""No file that is larger is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class Checkpoint:
 
 def to_json(checkpoint: Checkpoint) -> str:
     """Return `checkpoint` as the text of a JSON file."""
-    models = [
+    models: list[State] = [
         {"horizon_s": horizon_s, "state": model.to_state()}
         for horizon_s, model in sorted(checkpoint.models.items(), key=lambda item: item[0])
     ]
-    content = {
+    content: State = {
         "format": FORMAT,
         "version": VERSION,
         "name": checkpoint.name,
@@ -50,7 +52,7 @@ def to_json(checkpoint: Checkpoint) -> str:
         "traces": dict(checkpoint.traces),
         "models": models,
     }
-    return json.dumps(content, allow_nan=False) + "\n"
+    return to_text(content) + "\n"
 
 
 def from_json(text: str) -> Checkpoint:
@@ -61,7 +63,7 @@ def from_json(text: str) -> Checkpoint:
     ValueError
         If it is none, of another version, or a field is missing or wrong; says which.
     """
-    content = _parse(text)
+    content = from_text(text)
     if content.get("format") != FORMAT:
         raise ValueError(f"format should be {FORMAT!r}, got {content.get('format')!r:.60}")
     check_version(content, VERSION)
@@ -92,19 +94,17 @@ def load(path: Path) -> Checkpoint:
     OSError
         If the file can't be read.
     ValueError
-        If it is no checkpoint, of another version, or a field is missing or wrong; says which.
+        If it is no checkpoint, too large, of another version, or a field is missing or wrong; says
+        which.
     """
-    return from_json(path.read_text(encoding="utf-8"))
-
-
-def _parse(text: str) -> State:
+    size_bytes = path.stat().st_size
+    if size_bytes > MAX_BYTES:
+        raise ValueError(f"has {size_bytes} bytes, and at most {MAX_BYTES} are read")
     try:
-        content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
-    if not isinstance(content, Mapping):
-        raise ValueError(f"should be a JSON object, got {content!r:.60}")
-    return content
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"no JSON, which is UTF-8: {error.reason}") from error
+    return from_json(text)
 
 
 def _read_models(name: str, entries: Json) -> dict[float, CountModel]:

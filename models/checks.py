@@ -8,13 +8,11 @@ Each takes what makes a model from a horizon in seconds, and raises AssertionErr
 where the model doesn't hold to `models.base.CountModel`.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from math import isfinite
-from typing import cast
 
 from models.base import CountModel, Features
-from models.state import State
+from models.state import from_text, to_text
 
 TYPICAL: Features = {
     "count_hl_1s": 1.3,
@@ -133,8 +131,7 @@ def check_state_survives_json(make: Callable[[float], CountModel]) -> None:
     model = make(HORIZON_S)
     for x, count in varied(200):
         model.learn_one(x, count)
-    text = json.dumps(model.to_state(), allow_nan=False)
-    twin = type(model).from_state(cast(State, json.loads(text)))
+    twin = type(model).from_state(from_text(to_text(model.to_state())))
     for x, count in varied(300):
         assert model.predict_one(x) == twin.predict_one(x), "the copy predicts something else"
         model.learn_one(x, count)
@@ -177,7 +174,7 @@ def check_keeps_no_hold_of_its_features(make: Callable[[float], CountModel]) -> 
 
 
 def _plain(model: CountModel) -> str:
-    return json.dumps(model.to_state(), allow_nan=False)
+    return to_text(model.to_state())
 
 
 CHECKS: tuple[Callable[[Callable[[float], CountModel]], None], ...] = (

@@ -1,13 +1,45 @@
-"""What a model knows, as plain JSON values: no pickle, so a file from others runs no code."""
+"""What a model knows, as plain values: no pickle, so a file from others runs no code."""
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from math import inf, isfinite
 
-Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
-"""What a JSON file can hold."""
+Json = None | bool | int | float | str | bytes | Sequence["Json"] | Mapping[str, "Json"]
+"""What a state can hold: what a JSON file can, and bytes, which `to_text` wraps."""
 
 State = Mapping[str, Json]
 """The state of a model: values by name."""
+
+WRAPPED = frozenset(("base64", "sha256"))
+"""Keys of the object that stands for bytes in JSON; no other object has just these."""
+
+
+def to_text(state: State) -> str:
+    r"""Return `state` as JSON, bytes as an object with their base64 and digest.
+
+    >>> to_text({"scale": 0.5, "weights": b"\x00"})[:44]
+    '{"scale": 0.5, "weights": {"base64": "AA==",'
+    """
+    return json.dumps(state, allow_nan=False, default=_wrap)
+
+
+def from_text(text: str) -> State:
+    """Return the state that `to_text` wrote.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON object, or bytes are not what their digest says.
+    """
+    try:
+        state = json.loads(text, object_hook=_unwrap)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(state, Mapping):
+        raise ValueError(f"should be a JSON object, got {state!r:.60}")
+    return state
 
 
 def read_number(state: State, name: str, low: float = -inf, high: float = inf) -> float:
@@ -87,6 +119,22 @@ def read_state(state: State, name: str) -> State:
     return value
 
 
+def read_bytes(state: State, name: str, length: int) -> bytes:
+    """Return the `length` bytes called `name`.
+
+    Raises
+    ------
+    ValueError
+        If they are missing, no bytes or of another length.
+    """
+    value = state.get(name)
+    if not isinstance(value, bytes):
+        raise ValueError(f"{name} should be bytes, got {value!r:.60}")
+    if len(value) != length:
+        raise ValueError(f"{name} should have {length} bytes, got {len(value)}")
+    return value
+
+
 def check_version(state: State, version: int) -> None:
     """Make sure that `state` has this `version`.
 
@@ -101,7 +149,7 @@ def check_version(state: State, version: int) -> None:
 
 def _sequence(state: State, name: str) -> Sequence[Json]:
     values = state.get(name)
-    if not isinstance(values, Sequence) or isinstance(values, str):
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise ValueError(f"{name} should be a list of numbers, got {values!r:.60}")
     return values
 
@@ -119,3 +167,21 @@ def _is_finite(value: float) -> bool:
         return isfinite(value)
     except OverflowError:  # a whole number too large for a float
         return False
+
+
+def _wrap(value: object) -> dict[str, str]:
+    if not isinstance(value, bytes):
+        raise TypeError(f"a state can't hold {type(value).__name__}")
+    return {"base64": b64encode(value).decode(), "sha256": sha256(value).hexdigest()}
+
+
+def _unwrap(found: dict[str, Json]) -> Json:
+    if found.keys() != WRAPPED:
+        return found
+    text = found["base64"]
+    if not isinstance(text, str):
+        raise ValueError(f"base64 should be a string, got {text!r:.60}")
+    value = b64decode(text, validate=True)
+    if sha256(value).hexdigest() != found["sha256"]:
+        raise ValueError(f"{len(value)} bytes are not what their sha256 says")
+    return value

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from btb import tracking
 from btb.cli import app
 from btb.errors import ConfigError
 from btb.evaluation import BurstKind, Evaluation, Point, evaluate
@@ -52,7 +53,8 @@ def run(path: Path, seen: int = 2, kind: BurstKind | None = None) -> Evaluation:
 
 
 def btb_evaluate(*words: object) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *map(str, words)], env={"COLUMNS": "160"})
+    words = ("evaluate", "--no-mlflow", *words)
+    return CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "160"})
 
 
 def test_a_burst_and_a_decoy_are_told_apart_as_worked_by_hand(tmp_path: Path) -> None:
@@ -149,3 +151,40 @@ def test_a_time_that_is_no_horizon_is_said_in_one_sentence(tmp_path: Path) -> No
     path = write_trace(tmp_path / "trace.jsonl", {1: [0.0]})
     result = btb_evaluate(path, "--within", 30)
     assert isinstance(result.exception, ConfigError)
+
+
+def test_models_and_rules_are_kept_in_mlflow_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # A path of its own: MLflow remembers databases by name, and relative ones are all called alike.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    burst, decoy = [100.0 + 0.5 * k for k in range(41)], [500.0, 500.05, 500.1]
+    path = write_trace(tmp_path / "trace.jsonl", {1: burst, 2: decoy})
+    words = ["evaluate", str(path), "--model", "ewma", "--model", "recurrence", "--json", "-"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    mlflow = tracking.client()
+    experiment = mlflow.get_experiment_by_name("btb evaluate")
+    assert experiment is not None
+    runs = mlflow.search_runs([experiment.experiment_id])
+    (parent,) = [one for one in runs if "mlflow.parentRunId" not in one.data.tags]
+    below = {one.data.params["detector"]: one for one in runs if one is not parent}
+    assert below.keys() == {"ewma", "recurrence", PROTOTYPE, MOONCAKE, LLMD}
+    assert {one.data.tags["mlflow.parentRunId"] for one in below.values()} == {parent.info.run_id}
+    models = {name for name, one in below.items() if one.data.params["kind"] == "model"}
+    assert models == {"ewma", "recurrence"}
+    assert parent.data.params["model"] == "ewma recurrence"
+    assert parent.data.metrics == {"episodes": 2.0, "bursts": 1.0}
+    assert parent.inputs is not None
+    source = json.loads(parent.inputs.dataset_inputs[0].dataset.source)
+    assert source["sha256"] == open_windows([path])[0].digest
+    precision = mlflow.get_metric_history(below[PROTOTYPE].info.run_id, "precision")
+    # None has sounded by 0 or 1 arrivals, so there is nothing to be precise about.
+    assert [(one.step, one.value) for one in precision] == [(2, 0.5), (3, 0.5), (5, 0.5)]
+    assert below[PROTOTYPE].data.metrics["lead_s"] == 9.5
+    assert "lead_s" not in below[LLMD].data.metrics
+    files = {one.path for one in mlflow.list_artifacts(parent.info.run_id)}
+    assert files == {"alarms.json", "alarms.png"}
+    kept = mlflow.download_artifacts(parent.info.run_id, "alarms.json", str(tmp_path))
+    assert json.loads(Path(kept).read_text(encoding="utf-8")) == json.loads(done.stdout)

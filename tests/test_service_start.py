@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from btb.commands.serve import over
-from btb.config import Config, LogSettings, Server
+from btb.config import Config, LogSettings, ModelSettings, Server
 from btb.errors import ConfigError
+from btb.service.keeper import ModelKeeper
 from btb.service.metrics import Metrics
-from btb.service.running import address, bind, make_forecaster, make_service, read_token
+from btb.service.running import address, bind, make_service, read_token
 from forecasting.arrival import Arrival
 from models import make_models
 from models.checkpoint import Checkpoint, to_json
@@ -103,7 +104,7 @@ def test_a_wrong_value_on_the_command_line_is_said_to_come_from_there() -> None:
 def test_a_checkpoint_brings_the_depth_it_was_trained_at(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(to_json(Checkpoint("ewma", make_models("ewma"), boundary_tokens=512)))
-    forecaster = make_forecaster(str(path))
+    forecaster = ModelKeeper(str(path), ModelSettings()).make_forecaster()
     forecaster.observe(Arrival(0.0, (7, 8, 9), 512, 1536))
     (hottest,) = forecaster.hottest(0.0, 1)
     assert hottest.prefix.tokens == 512

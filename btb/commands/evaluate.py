@@ -43,6 +43,7 @@ def evaluate(
         int, typer.Option(min=1, metavar="N", help="Tokens that a burst shares.")
     ] = BOUNDARY_TOKENS,
     json_to: JsonTo = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow.")] = True,
     fmt: Format = None,
     max_bad_share: MaxBadShare = 0.01,
     block_tokens: BlockTokens = None,
@@ -60,6 +61,9 @@ def evaluate(
     The rules are the prototype's (2 requests within 1 s), Mooncake's heat
     (0.8 requests/s over 10 s) and 2 within llm-d's window of 100 ms. Models
     learn as they go, from nothing or from where a checkpoint left off.
+
+    All of it is kept in MLflow, a run a detector: in ./mlflow.db, unless
+    MLFLOW_TRACKING_URI is set.
 
     For example:
 
@@ -83,7 +87,20 @@ def evaluate(
         outcome = evaluate_traces(
             windows, models, kind, boundary_tokens=boundary_tokens, on_rows=on_rows
         )
-    if write_json(json_to, _as_json(outcome, windows, kind)):
+    content = _as_json(outcome, windows, kind)
+    if mlflow:
+        # Imported late: MLflow takes seconds.
+        from btb.commands.evaluate_log import log_evaluation
+
+        params = {
+            "model": " ".join(model),
+            **content["burst"],
+            "boundary_tokens": boundary_tokens,
+            "start_spread_s": start_spread,
+            "seed": seed,
+        }
+        log_evaluation(outcome, windows, params, content)
+    if write_json(json_to, content):
         return
     _print(outcome, kind, Console())
 

@@ -1,12 +1,14 @@
 """What `btb train` keeps in MLflow: a run a training, below it one a learner, and the model."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from btb import registry, tracking
-from btb.commands.train_tables import shown
+from btb.commands.train_tables import as_json, shown
+from btb.contest import Verdict
 from btb.errors import ConfigError
 from btb.traces import Trace
-from btb.training import CHAMPION, Pass, trained
+from btb.training import Pass, trained
 from btb.training_plots import calibration_plot, loss_plot
 from models.checkpoint import Checkpoint
 from models.state import State
@@ -41,7 +43,8 @@ def train_logged(
     }
     title = f"{start.name} on {windows[0].name}"
     with tracking.experiment(EXPERIMENT).run(title, params=params) as run:
-        champion = registry.champion(run, name)
+        reigning = registry.champion(run.mlflow, name)
+        champion = None if reigning is None else reigning[1]
         if champion is not None and champion.models.keys() != start.models.keys():
             raise ConfigError(
                 f"the champion of {name!r} forecasts other horizons; take another --name"
@@ -51,10 +54,12 @@ def train_logged(
         outcome = learn(start, windows, champion, same)
         for window in windows:
             run.dataset(window.name, window.digest)
+        run.text("scores.json", json.dumps(as_json(outcome, windows), indent=1))
         _log_scores(run, outcome, start.name)
         registered = registry.register(run, name, trained(start, windows))
         hint = _hint(champion, windows, same)
-        return outcome, _crown(run, registered, outcome, start.name, hint)
+        against = None if reigning is None else reigning[0]
+        return outcome, _crown(run, registered, against, outcome.verdict, hint)
 
 
 def _states(checkpoint: Checkpoint) -> dict[float, State]:
@@ -103,17 +108,22 @@ def _hint(champion: Checkpoint | None, windows: Sequence[Trace], same: bool) -> 
 
 
 def _crown(
-    run: tracking.Run, registered: registry.Registered, outcome: Pass, name: str, hint: str
+    run: tracking.Run,
+    registered: registry.Registered,
+    champion: registry.Registered | None,
+    verdict: Verdict | None,
+    hint: str,
 ) -> str:
     """Make the new model champion if it is better than the old one, and say whether and why."""
-    if CHAMPION not in outcome.qualities:
-        registry.crown(run, registered)
+    if champion is None or verdict is None:
+        registry.crown(run.mlflow, registered)
         return f"Registered as {registered.spec} and, being the first, {registered.champion_spec}."
-    horizon_s = outcome.headline_s
-    new, old = (outcome.scores(one, horizon_s).deviance for one in (name, CHAMPION))
-    figures = f"{new:.4g} against {old:.4g} in Poisson deviance at {horizon_s:g} s in this pass"
-    if new < old:
-        registry.crown(run, registered)
-        return f"Registered as {registered.spec}, now {registered.champion_spec}: {figures}{hint}."
-    kept = f"{registered.champion_spec} stays as it was"
-    return f"Registered as {registered.spec}; {kept}: {figures}{hint}."
+    reason = f"{verdict.reason}{hint}"
+    told = registry.Evidence(champion.version, verdict.better, reason)
+    registry.testify(run.mlflow, registered, registry.TRAINED, told)
+    if verdict.better:
+        registry.crown(run.mlflow, registered)
+        return f"Registered as {registered.spec}, now {registered.champion_spec}: {reason}."
+    registry.challenge(run.mlflow, registered)
+    kept = f"{champion.spec} stays champion"
+    return f"Registered as {registered.spec}, the challenger; {kept}: {reason}."

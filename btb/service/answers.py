@@ -136,6 +136,46 @@ class PoliciesAnswer(BaseModel):
     policies: list[PolicyAnswer]
 
 
+class ModelAnswer(BaseModel):
+    """Models in place: `source` names just these, `traces` the digests of what they learnt from."""
+
+    source: str = Field(examples=["models:/chat/4"])
+    learner: str
+    boundary_tokens: int
+    traces: dict[str, str]
+
+
+class StandingAnswer(BaseModel):
+    """How two models did on the same samples: mean Poisson deviances, and the relative change.
+
+    Below zero the challenger is better; `low` and `high` are the ends of a 95 % interval, null
+    where there is only a minute to go by.
+    """
+
+    horizon_s: float
+    labels: int
+    minutes: int
+    champion: float
+    challenger: float
+    change: float
+    low: float | None
+    high: float | None
+
+
+class ModelsAnswer(BaseModel):
+    """Who forecasts, who does in its shadow, and how that goes.
+
+    `refused` says by role why a newer model was not taken. One in `stride` samples is scored.
+    """
+
+    champion: ModelAnswer | None
+    challenger: ModelAnswer | None = None
+    standings: list[StandingAnswer] = []
+    verdict: str = ""
+    stride: int = 1
+    refused: dict[str, str] = {}
+
+
 class HealthAnswer(BaseModel):
     """That the service runs."""
 

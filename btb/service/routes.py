@@ -10,6 +10,7 @@ from btb.service.answers import (
     ForecastAnswer,
     ForecastsAnswer,
     HealthAnswer,
+    ModelsAnswer,
     OutcomeAnswer,
     PoliciesAnswer,
     ReadyAnswer,
@@ -115,6 +116,18 @@ async def delete_replica(name: ReplicaName, service: Here) -> None:
 async def get_policies(service: Here) -> PoliciesAnswer:
     """List the policies that there are."""
     return list_policies(service.config.policy)
+
+
+@api.get("/v1/models", tags=["models"])
+async def get_models(service: Here) -> ModelsAnswer:
+    """Show the models in place, and how the challenger does in the champion's shadow."""
+    return await service.models.show()
+
+
+@api.post("/v1/models/reload", tags=["models"])
+async def post_reload(service: Here) -> ModelsAnswer:
+    """Look for new models now, where the present ones are from; 409 if one is refused."""
+    return await service.models.reload()
 
 
 @api.get("/healthz", tags=["operation"])

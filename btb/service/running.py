@@ -8,12 +8,10 @@ from btb.config import Config, Limits, Server
 from btb.errors import ConfigError
 from btb.service.app import make_app
 from btb.service.guard import is_loopback
+from btb.service.keeper import ModelKeeper
 from btb.service.service import Service
 from btb.simulation.setups import SETUPS
 from btb.token_file import MIN_TOKEN, read_token_file
-from btb.tracking import load_checkpoint
-from forecasting.forecaster import Forecaster
-from models import MODELS, make_models
 from policies import make_policy
 from policies.errors import PolicyError
 
@@ -37,21 +35,8 @@ def make_service(config: Config) -> Service:
         policy = make_policy(config.policy, seed=config.seed, **config.policy_parameters)
     except PolicyError as error:
         raise ConfigError(str(error)) from error
-    return Service(config, policy, make_forecaster(config.model))
-
-
-def make_forecaster(model: str) -> Forecaster:
-    """Return a forecaster with fresh models by name, or with those of a checkpoint, at its depth.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such model or checkpoint.
-    """
-    if model in MODELS:
-        return Forecaster(make_models(model))
-    start = load_checkpoint(model)
-    return Forecaster(start.models, boundary_tokens=start.boundary_tokens)
+    keeper = ModelKeeper(config.model, config.models)
+    return Service(config, policy, keeper.make_forecaster(), keeper)
 
 
 def read_token(server: Server) -> str:

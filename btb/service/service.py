@@ -10,8 +10,10 @@ from btb.service.decider import Decider
 from btb.service.errors import Behind
 from btb.service.feed import Feed
 from btb.service.forecasts import Forecasts
+from btb.service.keeper import ModelKeeper
 from btb.service.learning import Replayed, learn_log
 from btb.service.metrics import Metrics
+from btb.service.models import Models
 from btb.service.opening import open_log
 from btb.service.outcomes import Outcomes
 from btb.service.outstanding import Outstanding
@@ -31,13 +33,21 @@ TICK_S = 1.0
 class Service:
     """Made, then `start`ed in an event loop, and `stop`ped there.
 
+    With a `keeper`, which made `forecaster`, its models may be replaced while it runs.
+
     Raises
     ------
     ConfigError
         If the log's folder can't be used.
     """
 
-    def __init__(self, config: Config, policy: Policy, forecaster: Forecaster) -> None:
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        forecaster: Forecaster,
+        keeper: ModelKeeper | None = None,
+    ) -> None:
         self.config = config
         self.ready = False
         self.replayed = Replayed()
@@ -63,20 +73,22 @@ class Service:
         self.router = Router(self.parts, decider)
         self.outcomes = Outcomes(self.parts, decider)
         self.forecasts = Forecasts(self.parts)
+        self.models = Models(keeper, self.parts)
         self._watch()
-        self._running: asyncio.Task[None] | None = None
+        self._running: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begin to read the log; requests are taken once that is done."""
-        self._running = asyncio.create_task(self._run())
+        self._running = [asyncio.create_task(one) for one in (self._run(), self.models.watch())]
 
     async def stop(self) -> None:
         """Write what waits, and let go of everything."""
         self.ready = False
-        if self._running is not None:
-            self._running.cancel()
+        for task in self._running:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._running
+                await task
+        self.models.close()
         await self._open.close()
 
     def check_ready(self) -> None:
@@ -111,6 +123,7 @@ class Service:
         parts.forecaster.advance(now_s)
         parts.outstanding.expire(now_s)
         parts.metrics.copies.labels("expired").inc(parts.cluster.orders.expire(now_s))
+        self.models.tick(now_s)
 
     def _watch(self) -> None:
         parts, watch = self.parts, self.parts.metrics.watch

@@ -8,32 +8,25 @@ keeps the comparison paired.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
 
+from btb.intervals import RESAMPLES, Interval, draw_clusters, percentile_interval
 from btb.simulation.result import Floats, Ints
 
 BLOCK_S = 60.0
 """Width of a cluster in seconds: the span of one burst in the article."""
 
-RESAMPLES = 1000
-"""Draws of an interval; 1,000 or more for 95 % ones (Efron & Tibshirani 1993, section 14.3)."""
-
-CONFIDENCE = 0.95
-
 P95 = 0.95
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
     """A policy against a baseline on the same requests; a change of -0.5 is "half as long".
 
-    Intervals hold the true value with probability `CONFIDENCE`; they are `(nan, nan)` where there
-    is only one cluster, which says nothing of how much clusters differ.
+    Intervals hold the true value with probability `btb.intervals.CONFIDENCE`; they are `(nan, nan)`
+    where there is only one cluster, which says nothing of how much clusters differ.
     """
 
     mean_diff_s: float
@@ -95,7 +88,7 @@ def compare_pairs(
     (-1.25, -0.5, (-0.5, -0.5))
     """
     count = int(cluster.max()) + 1
-    weights = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=resamples)
+    weights = draw_clusters(count, seed=seed, resamples=resamples)
     requests = np.bincount(cluster)
     base_sum = np.bincount(cluster, weights=baseline_s)
     diff_sum = np.bincount(cluster, weights=policy_s - baseline_s)
@@ -105,11 +98,11 @@ def compare_pairs(
     drawn_p95 = _quantiles(policy_s, cluster, weights) / _quantiles(baseline_s, cluster, weights)
     return Paired(
         mean_diff_s=float(diff_sum.sum() / len(baseline_s)),
-        mean_diff_ci_s=_interval(drawn_diff_s / (weights @ requests), count),
+        mean_diff_ci_s=percentile_interval(drawn_diff_s / (weights @ requests), count),
         mean_change=float(diff_sum.sum() / base_sum.sum()),
-        mean_change_ci=_interval(drawn_diff_s / (weights @ base_sum), count),
+        mean_change_ci=percentile_interval(drawn_diff_s / (weights @ base_sum), count),
         p95_change=policy_p95 / base_p95 - 1.0,
-        p95_change_ci=_interval(drawn_p95 - 1.0, count),
+        p95_change_ci=percentile_interval(drawn_p95 - 1.0, count),
         clusters=count,
     )
 
@@ -126,11 +119,3 @@ def _quantiles(values: Floats, cluster: Ints, weights: NDArray[np.int64]) -> Flo
         upto = np.cumsum(weight[owner])
         found[draw] = ordered[np.searchsorted(upto, int(P95 * int(upto[-1])), side="right")]
     return found
-
-
-def _interval(drawn: Floats, clusters: int) -> Interval:
-    if clusters < 2:
-        return nan, nan
-    tail = (1.0 - CONFIDENCE) / 2
-    low, high = np.quantile(drawn, [tail, 1.0 - tail])
-    return float(low), float(high)

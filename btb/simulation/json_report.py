@@ -4,7 +4,7 @@ from dataclasses import asdict
 from math import isnan
 from typing import Any
 
-from btb.simulation.bootstrap import Interval
+from btb.intervals import Interval
 from btb.simulation.summary import Comparison, Difference, Figures
 
 
