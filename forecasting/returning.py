@@ -42,8 +42,8 @@ def with_return(count: Counts, back: Return) -> Counts:
     """Return `count` with the arrivals of a burst added that may begin.
 
     The mean is the sum, and the probability of none is that of neither: where a negative binomial
-    with this mean gives less of it, the rest is that nothing comes at all; where it gives more, it is
-    Poisson's. The shape is that of whichever of the two has more arrivals.
+    with this mean gives less of it, the rest is that nothing comes at all; where it gives more, it
+    is Poisson's. The shape is that of whichever of the two has more arrivals.
 
     >>> both = with_return(Counts(0.1), Return(chance=0.5, arrivals=20.0))
     >>> round(both.mean, 1), round(1.0 - both.at_least(1), 3)  # exp(-0.1) / 2

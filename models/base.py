@@ -65,10 +65,10 @@ class CountModel(Learner, Protocol):
 
 
 class TrainedModel(CountModel, Protocol):
-    """A model whose main part is fitted to a log, all of it at once, and frozen until the next fit.
+    """A model with a part that is fitted to a log, all of it at once, and frozen until the next fit.
 
-    Before the first fit it is some cheap online model. Afterwards `learn_one` only adjusts the scale
-    and the spread of what the frozen part says.
+    Before the first fit it does without. Afterwards `learn_one` leaves that part as it is, and only
+    adjusts the scale and the spread of what it says, or its weight.
     """
 
     def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:

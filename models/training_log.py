@@ -1,4 +1,4 @@
-"""A log to fit to, as numbers: which part decides when to stop, and whether there is enough of it."""
+"""A log to fit to, as numbers: which part decides when to stop, and is there enough of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,11 +1,12 @@
 """Bursts among decoys that come 1 to 5 times: who tells them apart at the third arrival."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from btb.evaluation import BurstKind, Evaluation, evaluate
 from btb.traces.workloads.base import Window
 from forecasting.forecaster import BOUNDARY_TOKENS
 from models import make_models
+from models.base import Learner
 from models.combiner import Combined
 from quality.held_out import labelled
 from quality.row import Row, at_least
@@ -44,7 +45,7 @@ def rows(seeds: Sequence[int]) -> list[Row]:
     for one in samples:
         model.learn_one(one.x, one.count)
     model.fit([one.x for one in samples], [one.count for one in samples], seed=TRAINING_SEEDS[0])
-    models = {
+    models: dict[str, Mapping[float, Learner]] = {
         "combined": {kind.within_s: model},
         "river, from nothing": make_models("river", [kind.within_s]),
     }

@@ -88,9 +88,7 @@ def skills(both: Window) -> dict[str, tuple[float, float]]:
         for stretch_s in (BEFORE_S, AFTER_S)
     ]
     for name in ("combined", "boosted, frozen"):
-        before, after = (
-            1.0 - one[name] / min(one[ewma] for ewma in learners) for one in stretches
-        )
+        before, after = (1.0 - one[name] / min(one[ewma] for ewma in learners) for one in stretches)
         found[name] = before, after
     return found
 
