@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from btb.contest import Contest, Verdict, decide
 from btb.errors import ConfigError
+from btb.fitting import FittingLog
 from btb.traces import Trace
 from forecasting.labels import LabelQueue
 from forecasting.quality import Quality, Scores
@@ -135,6 +136,7 @@ def run_pass(
     *,
     boundary_tokens: int,
     frozen: Collection[str] = (),
+    seed: int = 0,
     on_rows: Callable[[int], None] = lambda _: None,
 ) -> Pass:
     """Let `learners` predict and learn over whole windows in their order; return their scores.
@@ -143,7 +145,9 @@ def run_pass(
     features at the same time. A prefix is forgotten at the end of its window, what a learner knows
     is not. A forecast is made at each request whose prompt reaches the boundary, scored and learnt
     from when its horizon has passed. The learners given, which share their horizons, are changed,
-    but for those named in `frozen`, which predict and don't learn.
+    but for those named in `frozen`, which predict and don't learn. Those that are fitted to a log
+    are fitted to the labels known so far each time these have doubled, and to all at the end;
+    `seed` is that of their draws.
 
     Raises
     ------
@@ -162,9 +166,17 @@ def run_pass(
         unlabelled=dict.fromkeys(horizons_s, 0),
     )
     challenger = next(iter(learners))
+    logs = {
+        horizon_s: FittingLog(
+            [models[horizon_s] for name, models in learners.items() if name not in frozen], seed
+        )
+        for horizon_s in horizons_s
+    }
     for number, window in enumerate(windows):
-        way = _Window(outcome, everyone, frozen, boundary_tokens, number, challenger)
+        way = _Window(outcome, everyone, frozen, boundary_tokens, number, challenger, logs)
         way.run(window, on_rows)
+    for labels in logs.values():
+        labels.fit()
     return outcome
 
 
@@ -201,9 +213,11 @@ class _Window:
         boundary_tokens: int,
         number: int,
         challenger: str,
+        logs: Mapping[float, FittingLog],
     ) -> None:
         self._outcome = outcome
         self._number = number
+        self._logs = logs
         names = list(learners)
         self._pair = [names.index(one) for one in (CHAMPION, challenger) if one in names]
         self._tracker = PrefixTracker(boundary_tokens)
@@ -257,3 +271,4 @@ class _Window:
                 quality.add(forecast, count)
                 if learns:
                     model.learn_one(x, count)
+            self._logs[label.horizon_s].add(x, count)

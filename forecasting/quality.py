@@ -20,7 +20,7 @@ MAX_SPELLS = 64
 BIN_EDGES = tuple(10.0 ** (k / 4.0) for k in range(-16, 13))
 """Forecast means between which calibration is counted: four bins a decade, 0.0001 to 1,000."""
 
-_SUMS = 7
+_SUMS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,9 @@ class Scores:
         Continuous ranked probability score, in arrivals.
     pinball
         Mean pinball loss of the 10 % and the 90 % quantile, in arrivals.
-    coverage, coverage_due
-        Share of counts within [10 % quantile, 90 % quantile], ends included, and what the
-        forecasts themselves gave that interval. Counts being whole numbers, it is at least 0.8 and
-        often far more: where nothing comes with probability 0.99, the interval is [0, 0].
+    coverage
+        How much of the counts lies between the 10 % and the 90 % quantile (`scores.inside`): 0.8
+        where the forecasts' distributions are right.
     forecast, came
         Mean forecast and mean count.
     """
@@ -57,7 +56,6 @@ class Scores:
     crps: float
     pinball: float
     coverage: float
-    coverage_due: float
     forecast: float
     came: float
 
@@ -140,15 +138,13 @@ class Quality:
         self._waiting = []
         low = scores.quantile(mean, shape, LOW)
         high = scores.quantile(mean, shape, HIGH)
-        inside = scores.at_most(high, mean, shape) - scores.at_most(low - 1.0, mean, shape)
         losses = scores.pinball(low, count, LOW) + scores.pinball(high, count, HIGH)
         sums = np.array(
             [
                 scores.poisson_deviance(mean, count).sum(),
                 scores.crps(mean, shape, count).sum(),
                 losses.sum() / 2.0,
-                float(((low <= count) & (count <= high)).sum()),
-                inside.sum(),
+                scores.inside(mean, shape, count, LOW, HIGH).sum(),
                 mean.sum(),
                 count.sum(),
             ]

@@ -1,7 +1,7 @@
 """What every learner here can do."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from models.counts import Counts
 from models.state import State
@@ -64,8 +64,9 @@ class CountModel(Learner, Protocol):
         ...
 
 
+@runtime_checkable
 class TrainedModel(CountModel, Protocol):
-    """A model with a part that is fitted to a log, all of it at once, and frozen until the next fit.
+    """A model of which a part is fitted to a log, all at once, and frozen until the next fit.
 
     Before the first fit it does without. Afterwards `learn_one` leaves that part as it is, and only
     adjusts the scale and the spread of what it says, or its weight.

@@ -133,22 +133,22 @@ def test_running_scores_are_plain_means() -> None:
     assert found.labels == 1300
     assert found.deviance == pytest.approx(scores.poisson_deviance(mean, came).mean())
     assert found.came == pytest.approx(came.mean())
-    low = [c.quantile(0.1) for c in forecasts]
-    high = [c.quantile(0.9) for c in forecasts]
-    covered = [lo <= y <= hi for lo, y, hi in zip(low, counts, high, strict=True)]
-    assert found.coverage == pytest.approx(np.mean(covered), abs=0.002)
-    # The counts were drawn from the forecasts, so both shares agree but for chance.
-    assert found.coverage == pytest.approx(found.coverage_due, abs=0.03)
+    # The counts were drawn from the forecasts.
+    assert found.coverage == pytest.approx(0.8, abs=0.03)
 
 
-def test_the_interval_of_a_rare_event_holds_zero_only() -> None:
+def test_of_a_rare_event_the_interval_covers_most_of_a_zero_and_nothing_else() -> None:
     quality = Quality()
     for k in range(100):
         quality.add(Counts(0.05), int(k < 5))
     found = quality.scores()
     assert found is not None
-    assert found.coverage == pytest.approx(0.95)
-    assert found.coverage_due == pytest.approx(np.exp(-0.05))
+    assert found.coverage == pytest.approx(0.95 * 0.8 / np.exp(-0.05))
+
+
+def test_a_forecast_with_more_zeros_than_a_model_gives_is_not_scored() -> None:
+    with pytest.raises(ValueError, match="only a model's forecast"):
+        Quality().add(Counts(0.5, idle=0.3), 1)
 
 
 def test_the_second_half_is_told_from_the_first() -> None:

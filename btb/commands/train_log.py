@@ -90,7 +90,6 @@ def _metrics(outcome: Pass, name: str) -> dict[str, float]:
             f"crps{at}": scores.crps,
             f"pinball{at}": scores.pinball,
             f"coverage{at}": scores.coverage,
-            f"coverage_due{at}": scores.coverage_due,
             f"skill{at}": outcome.skill(name, horizon_s),
             f"labels{at}": float(scores.labels),
         }

@@ -31,14 +31,14 @@ def print_pass(outcome: Pass, names: Sequence[str], console: Console) -> None:
                 f"{late.deviance:.3g}",
                 f"{scores.crps:.3g}",
                 _skill(outcome, name, horizon_s),
-                f"{100.0 * scores.coverage:.1f} ({100.0 * scores.coverage_due:.1f})",
+                f"{100.0 * scores.coverage:.1f}",
                 end_section=name == best,
             )
     console.print(table)
     console.print(
         "Poisson deviance and CRPS: lower is better. Skill: share of the best EWMA's deviance that "
-        "is saved; it is the best of four half-lives in hindsight. In 80 %: counts within the "
-        "forecast's 10 % to 90 % range, and in brackets what the forecast gave that range.",
+        "is saved; it is the best of four half-lives in hindsight. In 80 %: how much of the counts "
+        "lies between the forecast's 10 % and 90 % quantiles; 80 is right.",
         style="dim",
         highlight=False,
     )
