@@ -65,10 +65,10 @@ class CountModel(Learner, Protocol):
 
 
 class TrainedModel(CountModel, Protocol):
-    """A model whose main part is fitted to a log, all of it at once, and frozen until the next fit.
+    """A model whose main part is fitted to a log, all at once, and stays like that until refitted.
 
-    Before the first fit it is some cheap online model. Afterwards `learn_one` only adjusts the scale
-    and the spread of what the frozen part says.
+    Before the first fit it is some cheap online model. After it `learn_one` only adjusts the scale
+    and the spread of what was fitted.
     """
 
     def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:
