@@ -6,11 +6,11 @@ from models.counts import Counts
 from models.dispersion import Dispersion
 from models.state import State, check_version, read_number, read_state
 
-FORGET = 1.0 / 2_000.0
+FORGET = 1.0 / 4_000.0
 """What is forgotten with each label for which much was forecast, and less where little was."""
 
 WEIGHT = 20.0
-"""Arrivals that the model's own word, a factor of 1, counts as before the first label."""
+"""Arrivals that the factor counts as that is taken over from before, at first 1."""
 
 MAX_MEAN = 1e6
 """No forecast is larger."""
@@ -51,6 +51,10 @@ class Calibration:
         keep = 1.0 - FORGET * said / (1.0 + said)
         self._came = keep * self._came + weight * count
         self._claimed = keep * self._claimed + weight * said
+
+    def doubt(self) -> None:
+        """Keep the factor, but as if it had been learnt from `WEIGHT` arrivals only."""
+        self._came, self._claimed = WEIGHT * self._came / self._claimed, WEIGHT
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""

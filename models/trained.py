@@ -83,6 +83,7 @@ class Trained(ABC):
         self._calibration = Calibration()
         for x, count in zip(xs[log.split :], counts[log.split :], strict=True):
             self._calibration.learn(_mean(trial, x), count)
+        self._calibration.doubt()  # it was learnt for the trial
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
