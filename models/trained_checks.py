@@ -26,7 +26,9 @@ def busy_and_quiet() -> tuple[list[Features], list[int]]:
     more.
     """
     scales = [(1 + k * 7919 % 40) / 4.0 for k in range(2_000)]
-    xs = [{name: value * scale for name, value in TYPICAL.items()} for scale in scales]
+    xs: list[Features] = [
+        {name: value * scale for name, value in TYPICAL.items()} for scale in scales
+    ]
     return xs, [round(scale) + k * 31 % 3 for k, scale in enumerate(scales)]
 
 
