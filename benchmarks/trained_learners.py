@@ -41,6 +41,7 @@ SEED = 1
 EWMA_HALF_LIVES_S = (5.0, 15.0, 60.0, 300.0)
 ONLINE = ("hawkes", "river")
 TRAINED = ("boosted", "neural")
+PAIRS = (("boosted", "river"), ("boosted", "neural"))
 DURATIONS_S = {"mixed": "86400", "recurring": "7200"}
 
 
@@ -102,11 +103,9 @@ def measure(title: str, windows: Sequence[Trace]) -> None:
         known = [one for one in log if one.at_s + horizon_s < rest[0].at_s]
         frozen = {f"ewma {half_s:g} s": Ewma(horizon_s, half_s) for half_s in EWMA_HALF_LIVES_S}
         learning = {**online(horizon_s), **trained(known, horizon_s)}
-        learning |= {
-            f"{name} and river": Mean(learning[name], learning["river"])
-            for name in TRAINED
-            if name in learning
-        }
+        for pair in PAIRS:
+            if learning.keys() >= set(pair):
+                learning[" and ".join(pair)] = Mean(*(learning[name] for name in pair))
         for one in known:
             for learner in (*frozen.values(), *(learning[name] for name in ONLINE)):
                 learner.learn_one(one.x, one.count)
