@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
@@ -202,7 +203,9 @@ def _rising(told: Iterable[tuple[float, Counts]]) -> dict[float, Counts]:
     counts: dict[float, Counts] = {}
     least = 0.0
     for horizon_s, count in told:
-        counts[horizon_s] = count if count.mean >= least else replace(count, mean=least)
+        if count.mean < least:
+            count = replace(count, mean=least, shape=count.shape if count.shape > 0.0 else inf)
+        counts[horizon_s] = count
         least = counts[horizon_s].mean
     return counts
 

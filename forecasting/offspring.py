@@ -101,6 +101,7 @@ def to_come(alike: Sequence[Weighed], sofar: Sofar, horizons_s: Sequence[float])
     request came later than this; with some, those that got as many. A prompt's requests are taken
     to be spread evenly over their span.
 
+    >>> from math import inf
     >>> eight = Weighed(Outcome(delay_s=5.0, requests=8, span_s=2.0), 1.0)
     >>> none = Weighed(Outcome(delay_s=inf, requests=0, span_s=0.0), 1.0)
     >>> [one[:2] for one in to_come([eight, none], Sofar(1.0, 0, inf), [1.0, 5.0])]

@@ -42,18 +42,18 @@ def with_return(count: Counts, back: Return) -> Counts:
     """Return `count` with the arrivals of a burst added that may begin.
 
     The mean is the sum, and the probability of none is that of neither: where a negative binomial
-    with this mean gives less of it, the rest is that nothing comes at all. The shape is that of
-    whichever of the two has more arrivals.
+    with this mean gives less of it, the rest is that nothing comes at all; where it gives more, it is
+    Poisson's. The shape is that of whichever of the two has more arrivals.
 
     >>> both = with_return(Counts(0.1), Return(chance=0.5, arrivals=20.0))
     >>> round(both.mean, 1), round(1.0 - both.at_least(1), 3)  # exp(-0.1) / 2
     (20.1, 0.452)
     """
     mean = count.mean + back.arrivals
-    shape = back.shape if back.arrivals > count.mean else count.shape
+    shape = back.shape if back.arrivals > count.mean or count.shape < 0.0 else count.shape
     none = (1.0 - count.at_least(1)) * (1.0 - back.chance)
-    if mean == 0.0 or 1.0 - Counts(mean, shape).at_least(1) >= none:
-        return Counts(mean, shape)
+    if 1.0 - Counts(mean, shape).at_least(1) >= none:
+        return Counts(mean)
     low, high = 0.0, none
     for _ in range(20):
         middle = (low + high) / 2.0

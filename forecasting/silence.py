@@ -1,7 +1,7 @@
 """What is left to expect of a prefix when nothing has come since its last arrival."""
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import inf, log, sqrt
 
 from models.counts import Counts
 
@@ -41,10 +41,11 @@ def after_silence(told: Told, silent_s: float) -> list[Counts]:
     before = _expected(told, silent_s)
     left = []
     for horizon_s, count in told:
+        shape = count.shape if count.shape > 0.0 else inf  # of fewer than Poisson's, says nothing
         coming = max(_expected(told, silent_s + horizon_s) - before, 0.0)
-        coming /= sqrt(1.0 + before / count.shape)
-        even = count.mean / (1.0 + count.mean * silent_s / horizon_s / count.shape)
-        left.append(Counts(WEIGHT * coming + (1.0 - WEIGHT) * even, count.shape))
+        coming /= sqrt(1.0 + before / shape)
+        even = count.mean / (1.0 + count.mean * silent_s / horizon_s / shape)
+        left.append(Counts(WEIGHT * coming + (1.0 - WEIGHT) * even, shape))
     return left
 
 

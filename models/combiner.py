@@ -1,39 +1,54 @@
 """Several learners as one: a mean of theirs, by how well each has done of late."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import exp, log
 from typing import Self
 
 from models.base import CountModel, Features
+from models.boosted import Boosted
 from models.burst_size import BurstSize
 from models.counts import Counts
 from models.dispersion import Dispersion
 from models.ewma import Ewma
 from models.hawkes import Hawkes
 from models.river_model import RiverModel
-from models.state import State, check_version, read_number, read_numbers, read_state
+from models.state import State, check_version, read_number, read_state
+from models.training_log import HELD_BACK
 
-KINDS: Mapping[str, type[Ewma] | type[Hawkes] | type[RiverModel] | type[BurstSize]] = {
+Kind = type[Ewma] | type[Hawkes] | type[RiverModel] | type[BurstSize] | type[Boosted]
+
+KINDS: Mapping[str, Kind] = {
     "ewma_5s": Ewma,
     "ewma_60s": Ewma,
     "hawkes": Hawkes,
     "river": RiverModel,
     "recurrence": BurstSize,
+    "boosted": Boosted,
 }
-"""The experts by name."""
+"""The experts by name. `TRAINED` is there once it has been fitted to a log."""
+
+TRAINED = "boosted"
 
 HALF_LIVES_S = {"ewma_5s": 5.0, "ewma_60s": 60.0}
 """Half-lives of those that have one."""
 
-PRIOR = (0.075, 0.075, 0.075, 0.7, 0.075)
-"""Weights to begin with, in the order of `KINDS`, which are also drifted back to: river is best on
-most traffic, and only at first is it often behind."""
+PRIOR: Mapping[str, float] = {
+    "ewma_5s": 0.05,
+    "ewma_60s": 0.05,
+    "hawkes": 0.05,
+    "river": 0.45,
+    "recurrence": 0.05,
+    "boosted": 0.45,
+}
+"""How weights begin, and are drifted back to, in proportion: river is the best of the online ones
+on most traffic, and only at first is it often behind; trees that have been fitted do as well."""
 
-RATE = 0.02
-"""Logarithm of the weight that an expert loses to another whose loss is lower by the usual loss.
-Labels of a burst say much the same, so each counts for little."""
+RATE = 0.5
+"""Logarithm of the weight that an expert loses to another for each unit of deviance that it has
+more: weights are then those of Bayes' rule for Poisson counts, for twice the logarithm of the
+likelihood is lost with each unit."""
 
-SHARE = 1e-3
+SHARE = 1e-4
 """Share of each weight that goes back to the prior at each label, so none is ever lost for good."""
 
 FORGET = 1.0 / 500.0
@@ -42,18 +57,22 @@ FORGET = 1.0 / 500.0
 LARGEST_LOSS = 10.0
 """A loss counts as this many usual ones more than the best expert's at most."""
 
-LEAST_MEAN, LEAST_LOSS = 1e-12, 1e-12
-"""Smaller means and usual losses are taken as this."""
+LEAST_MEAN = 1e-12
+"""Smaller means are taken as this."""
 
 
 class Combined:
     """Weighted mean of experts; fixed-share weights by their Poisson deviance.
 
     At each label an expert's weight is multiplied by exp(-rate x loss), its loss being its Poisson
-    deviance less the best expert's, over the usual deviance; then a small share of all weights is
-    dealt out anew (Herbster and Warmuth 1998). So it is soon close to whoever is best, follows when
-    that changes, and may be better than all, for their errors differ. All experts learn from all
-    labels. The scatter is learnt for the mean, as by every model here.
+    deviance less the best expert's. Where the usual deviance is above 1 counts scatter more than
+    Poisson's, and labels of a burst say much the same: there losses are divided by it. Then a small
+    share of all weights is dealt out anew (Herbster and Warmuth 1998). So it is soon close to
+    whoever is best, follows when that changes, and may be better than all, for their errors differ.
+    All experts learn from all labels. The scatter is learnt for the mean, as by every model here.
+
+    Those that learn online are there from the start; boosted trees join them once there is a log to
+    fit them to (`fit`). When traffic changes the trees stay as they are, and lose their weight.
 
     Parameters
     ----------
@@ -63,7 +82,7 @@ class Combined:
     Attributes
     ----------
     weights
-        Of each expert in the order of `KINDS`; they add up to 1.
+        Of each expert by name, in the order of `KINDS`; they add up to 1.
 
     Raises
     ------
@@ -77,13 +96,34 @@ class Combined:
 
     def __init__(self, horizon_s: float) -> None:
         self._horizon_s = horizon_s
-        self._experts: list[CountModel] = [
-            Ewma(horizon_s, HALF_LIVES_S[name]) if name in HALF_LIVES_S else kind(horizon_s)
-            for name, kind in KINDS.items()
-        ]
-        self.weights = list(PRIOR)
+        self._experts: dict[str, CountModel] = {
+            name: _fresh(name, horizon_s) for name in KINDS if name != TRAINED
+        }
+        self._begin()
         self._usual = 1.0
         self._dispersion = Dispersion()
+
+    def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:
+        """Fit the trees to samples in the order of time and what followed each.
+
+        First to all but the newest fifth, which then tells the weight of trees against the others:
+        these have learnt from it already, which flatters them a little. Then to everything. What
+        the other experts know stays as it is.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many counts as samples, or there is too little to learn from.
+        """
+        trial, trees = Boosted(self._horizon_s), Boosted(self._horizon_s)
+        trees.fit(xs, counts, seed=seed)
+        older = len(xs) - len(xs) // HELD_BACK
+        trial.fit(xs[:older], counts[:older], seed=seed)
+        self._experts[TRAINED] = trial
+        self._begin()
+        for x, count in zip(xs[older:], counts[older:], strict=True):
+            self._weigh([_deviance(mean, count) for mean in self._means(x)])
+        self._experts[TRAINED] = trees
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
@@ -95,20 +135,18 @@ class Combined:
         means = self._means(x)
         self._dispersion.learn(self._mean(means), count)
         self._weigh([_deviance(mean, count) for mean in means])
-        for expert in self._experts:
+        for expert in self._experts.values():
             expert.learn_one(x, count)
 
     def to_state(self) -> State:
-        """Return all that was learnt as plain JSON values."""
+        """Return all that was learnt as plain values."""
         return {
-            "version": 1,
+            "version": 2,
             "horizon_s": self._horizon_s,
-            "weights": list(self.weights),
+            "weights": dict(self.weights),
             "usual": self._usual,
             "dispersion": self._dispersion.to_state(),
-            "experts": {
-                name: expert.to_state() for name, expert in zip(KINDS, self._experts, strict=True)
-            },
+            "experts": {name: expert.to_state() for name, expert in self._experts.items()},
         }
 
     @classmethod
@@ -120,41 +158,59 @@ class Combined:
         ValueError
             If a value is missing or wrong.
         """
-        check_version(state, 1)
+        check_version(state, 2)
         model = cls(read_number(state, "horizon_s"))
-        model.weights = read_numbers(state, "weights", len(KINDS), low=0.0)
-        if not 0.999 < sum(model.weights) < 1.001:
-            raise ValueError(f"weights should add up to 1, got {sum(model.weights)!r}")
-        model._usual = read_number(state, "usual", low=LEAST_LOSS)
+        model._usual = read_number(state, "usual", low=0.0)
         model._dispersion = Dispersion.from_state(read_state(state, "dispersion"))
-        experts = read_state(state, "experts")
-        model._experts = []
-        for name, kind in KINDS.items():
-            expert = read_state(experts, name)
-            if read_number(expert, "horizon_s") != model._horizon_s:
-                raise ValueError(f"experts: {name} looks ahead for another time")
-            model._experts.append(kind.from_state(expert))
+        experts, weights = read_state(state, "experts"), read_state(state, "weights")
+        model._experts = {
+            name: model._restored(name, experts)
+            for name in KINDS
+            if name != TRAINED or name in experts
+        }
+        model._begin()
+        model.weights = {name: read_number(weights, name, low=0.0) for name in model._experts}
+        if not 0.999 < sum(model.weights.values()) < 1.001:
+            raise ValueError(f"weights should add up to 1, got {sum(model.weights.values())!r}")
         return model
 
+    def _restored(self, name: str, experts: State) -> CountModel:
+        expert = read_state(experts, name)
+        if read_number(expert, "horizon_s") != self._horizon_s:
+            raise ValueError(f"experts: {name} looks ahead for another time")
+        return KINDS[name].from_state(expert)
+
+    def _begin(self) -> None:
+        """Give each expert the weight that it begins with."""
+        total = sum(PRIOR[name] for name in self._experts)
+        self._prior = [PRIOR[name] / total for name in self._experts]
+        self.weights = dict(zip(self._experts, self._prior, strict=True))
+
     def _means(self, x: Features) -> list[float]:
-        return [expert.predict_one(x).mean for expert in self._experts]
+        return [expert.predict_one(x).mean for expert in self._experts.values()]
 
     def _mean(self, means: list[float]) -> float:
-        return sum(weight * mean for weight, mean in zip(self.weights, means, strict=True))
+        weights = self.weights.values()
+        return sum(weight * mean for weight, mean in zip(weights, means, strict=True))
 
     def _weigh(self, losses: list[float]) -> None:
         best = min(losses)
         self._usual += FORGET * (sum(losses) / len(losses) - self._usual)
-        self._usual = max(self._usual, LEAST_LOSS)
+        scale = max(self._usual, 1.0)
         kept = [
-            weight * exp(-RATE * min((loss - best) / self._usual, LARGEST_LOSS))
-            for weight, loss in zip(self.weights, losses, strict=True)
+            weight * exp(-RATE * min((loss - best) / scale, LARGEST_LOSS))
+            for weight, loss in zip(self.weights.values(), losses, strict=True)
         ]
         total = sum(kept)
-        self.weights = [
-            (1.0 - SHARE) * weight / total + SHARE * prior
-            for weight, prior in zip(kept, PRIOR, strict=True)
-        ]
+        for name, weight, prior in zip(self._experts, kept, self._prior, strict=True):
+            self.weights[name] = (1.0 - SHARE) * weight / total + SHARE * prior
+
+
+def _fresh(name: str, horizon_s: float) -> CountModel:
+    kind = KINDS[name]
+    if kind is Ewma:
+        return Ewma(horizon_s, HALF_LIVES_S[name])
+    return kind(horizon_s)
 
 
 def _deviance(mean: float, count: int) -> float:

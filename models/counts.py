@@ -1,23 +1,26 @@
 """A distribution of counts: what a learner answers, instead of a bare number."""
 
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 
 from scipy.special import betainc, gammainc
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Negative binomial, or Poisson where `shape` is infinite, with more zeros where `idle` says.
+    """Negative binomial, Poisson or binomial by `shape`, with more zeros where `idle` says.
 
     With probability `idle` nothing comes, whatever the rest says: a job may not return. Otherwise
-    the count has the mean m = mean / (1 - idle) and the variance m + m² / shape, so a small shape
-    says "a few or a lot". `mean` is that of all.
+    the count has the mean m = mean / (1 - idle) and the variance m + m² / shape. A small positive
+    shape says "a few or a lot": a negative binomial. Infinite is Poisson. A negative one is a
+    binomial count of -shape trials: an agent that waits for each answer asks once or twice, not
+    more. `mean` is that of all.
 
     Raises
     ------
     ValueError
-        If `mean` is negative or not finite, `shape` is not positive, or `idle` is not below 1.
+        If `mean` is negative or not finite, `shape` is 0 or so few trials that they can't reach the
+        mean, or `idle` is not below 1.
 
     Examples
     --------
@@ -29,6 +32,8 @@ class Counts:
     4
     >>> round(Counts(mean=2.0, idle=0.5).at_least(1), 4)  # half of 1 - exp(-4)
     0.4908
+    >>> Counts(mean=0.6, shape=-1.0).at_least(1)  # one trial
+    0.6
     """
 
     mean: float
@@ -38,10 +43,11 @@ class Counts:
     def __post_init__(self) -> None:
         if not (isfinite(self.mean) and self.mean >= 0.0):
             raise ValueError(f"mean must be finite and not negative, got {self.mean!r}")
-        if not self.shape > 0.0:
-            raise ValueError(f"shape must be positive, got {self.shape!r}")
         if not 0.0 <= self.idle < 1.0:
             raise ValueError(f"idle must be at least 0 and below 1, got {self.idle!r}")
+        few = self.shape < 0.0 and self.mean > -self.shape * (1.0 - self.idle) * (1.0 + 1e-9)
+        if few or not self.shape or isnan(self.shape):
+            raise ValueError(f"shape must suit a mean of {self.mean!r}, got {self.shape!r}")
 
     @property
     def variance(self) -> float:
@@ -59,6 +65,9 @@ class Counts:
         busy = self.mean / share
         if self.shape == inf:
             return share * float(gammainc(count, busy))
+        if self.shape < 0.0:
+            more = 1.0 - self.shape - count
+            return share * float(betainc(count, more, busy / -self.shape)) if more > 0.0 else 0.0
         return share * float(betainc(count, self.shape, busy / (busy + self.shape)))
 
     def quantile(self, share: float) -> int:

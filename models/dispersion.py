@@ -1,7 +1,7 @@
-"""How far counts scatter about their forecast: the shape of a negative binomial, learnt online."""
+"""How far counts scatter about their forecast: the shape of their distribution, learnt online."""
 
 from bisect import bisect_right
-from math import inf
+from math import ceil, inf
 from typing import Self
 
 from models.state import State, check_version, read_numbers
@@ -16,13 +16,14 @@ PRIOR_EXCESS = 0.5
 """1/shape before anything is known, at the weight of one label of a large mean."""
 
 MIN_SHAPE, MAX_SHAPE = 0.01, 1_000.0
-"""Shapes outside are pulled in, or taken as infinite (Poisson)."""
+"""Shapes closer to zero are pulled in; beyond, of either sign, they are infinite (Poisson)."""
 
 
 class Dispersion:
-    """Matches the variance of a negative binomial to the squared errors of forecasts.
+    """Matches the variance of a distribution of counts to the squared errors of forecasts.
 
-    The variance of a count with mean m and shape r is m + m²/r, so
+    The variance of a count with mean m and shape r is m + m²/r, with a negative r where counts
+    scatter less than Poisson's do (`models.counts`), so
 
         1/r = Σ w ((y - m)² - m) / Σ w m²,    w = m / (1 + m)³
 
@@ -56,8 +57,10 @@ class Dispersion:
         """Return the shape for a forecast of `mean`; infinite where the scatter is Poisson's."""
         level = bisect_right(LEVELS, mean)
         weight, excess = self._weight[level], self._excess[level]
-        if excess * MAX_SHAPE <= weight:
+        if abs(excess) * MAX_SHAPE <= weight:
             return inf
+        if excess < 0.0:
+            return min(weight / excess, -max(1.0, ceil(mean)))
         return max(weight / excess, MIN_SHAPE)
 
     def learn(self, mean: float, count: int) -> None:

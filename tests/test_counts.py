@@ -1,4 +1,4 @@
-from math import inf
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,38 @@ def test_a_quantile_is_the_smallest_count_with_that_much_below(
     assert found == 0 or 1.0 - counts.at_least(found) < share
 
 
-@pytest.mark.parametrize(("mean", "shape"), [(-1.0, 1.0), (inf, 1.0), (1.0, 0.0), (1.0, -2.0)])
-def test_a_count_that_cannot_be_is_refused(mean: float, shape: float) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        Counts(mean, shape)
+@given(st.integers(1, 60), st.floats(0.0, 1.0), st.integers(0, 70))
+def test_a_negative_shape_is_so_many_trials(trials: int, chance: float, count: int) -> None:
+    want = stats.binom.sf(count - 1, trials, chance)
+    counts = Counts(trials * chance, -float(trials))
+    assert counts.at_least(count) == pytest.approx(want, rel=1e-6, abs=1e-12)
+    assert counts.variance == pytest.approx(trials * chance * (1.0 - chance), abs=1e-9)
+
+
+@given(means, st.floats(0.0, 0.95), st.integers(1, 50))
+def test_what_may_not_come_at_all_comes_less_often_and_is_then_more(
+    mean: float, idle: float, count: int
+) -> None:
+    want = (1.0 - idle) * stats.poisson.sf(count - 1, mean / (1.0 - idle))
+    assert Counts(mean, idle=idle).at_least(count) == pytest.approx(want, rel=1e-6, abs=1e-12)
+    busy = mean / (1.0 - idle)
+    second_moment = (1.0 - idle) * (busy + busy * busy)
+    assert Counts(mean, idle=idle).variance == pytest.approx(second_moment - mean * mean)
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape", "idle"),
+    [
+        (-1.0, 1.0, 0.0),
+        (inf, 1.0, 0.0),
+        (1.0, 0.0, 0.0),
+        (1.0, nan, 0.0),
+        (1.1, -1.0, 0.0),
+        (0.6, -1.0, 0.5),
+        (1.0, 1.0, 1.0),
+        (1.0, 1.0, -0.1),
+    ],
+)
+def test_a_count_that_cannot_be_is_refused(mean: float, shape: float, idle: float) -> None:
+    with pytest.raises(ValueError, match="must "):
+        Counts(mean, shape, idle)

@@ -1,6 +1,9 @@
+from random import Random
+
 import numpy as np
 import pytest
 
+from models.counts import Counts
 from models.dispersion import LEVELS, Dispersion
 
 
@@ -40,8 +43,17 @@ def test_where_next_to_nothing_comes_the_prior_holds() -> None:
     assert scatter.shape(0.005) == pytest.approx(2.0, rel=0.3)
 
 
-def test_counts_without_scatter_are_taken_as_poisson() -> None:
+def test_counts_without_scatter_are_that_many_sure_trials() -> None:
     scatter = Dispersion()
     for _ in range(5000):
         scatter.learn(3.0, 3)
-    assert scatter.shape(3.0) == float("inf")
+    assert scatter.shape(3.0) == pytest.approx(-3.0, abs=0.01)
+    assert Counts(3.0, scatter.shape(3.0)).at_least(3) > 0.98
+
+
+def test_an_event_that_comes_once_or_not_is_one_trial() -> None:
+    scatter, rng = Dispersion(), Random(1)
+    for _ in range(20_000):
+        scatter.learn(0.6, int(rng.random() < 0.6))
+    assert scatter.shape(0.6) == pytest.approx(-1.0, abs=0.1)
+    assert Counts(0.6, scatter.shape(0.6)).at_least(2) < 0.03

@@ -37,6 +37,36 @@ def test_crps_is_the_sum_of_its_definition(mean: float, shape: float, count: int
     assert found == pytest.approx(brute_crps(mean, shape, count), rel=1e-6, abs=1e-8)
 
 
+@given(trials=st.integers(1, 40), chance=st.floats(0.0, 1.0), count=st.integers(0, 60))
+def test_crps_of_a_few_trials_is_the_sum_of_its_definition(
+    trials: int, chance: float, count: int
+) -> None:
+    k = np.arange(200.0)
+    want = np.sum((stats.binom.cdf(k, trials, chance) - (k >= count)) ** 2)
+    found = scores.crps(one(trials * chance), one(-trials), one(count))[0]
+    assert found == pytest.approx(want, rel=1e-6, abs=1e-8)
+
+
+@settings(deadline=None)
+@given(mean=st.floats(0.01, 40.0), shape=st.sampled_from([0.5, 3.0, inf, -50.0]))
+def test_an_interval_covers_what_it_should_of_counts_that_follow_the_forecast(
+    mean: float, shape: float
+) -> None:
+    counts = np.arange(2000.0)
+    means, shapes = np.full_like(counts, mean), np.full_like(counts, shape)
+    upper = scores.at_most(counts, means, shapes)
+    chance = np.diff(upper, prepend=0.0)
+    covered = scores.inside(means, shapes, counts, 0.1, 0.9)
+    assert float(chance @ covered) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_an_interval_covers_a_count_by_the_share_of_it_that_lies_within() -> None:
+    # P(0) = exp(-0.1) = 0.9048: from 0 to 0.9048, of which 0.1 to 0.9 are inside.
+    covered = scores.inside(one(0.1), one(inf), one(0.0), 0.1, 0.9)[0]
+    assert covered == pytest.approx(0.8 / 0.904837, rel=1e-4)
+    assert scores.inside(one(0.1), one(inf), one(3.0), 0.1, 0.9)[0] == 0.0
+
+
 def test_crps_of_a_forecast_of_nothing_is_the_count() -> None:
     for shape in (0.3, inf):
         assert scores.crps(one(0.0), one(shape), one(7.0))[0] == pytest.approx(7.0)

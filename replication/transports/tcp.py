@@ -13,6 +13,7 @@ from replication.transports.deadline import within
 from replication.transports.pieces import batches, check_target, total_bytes
 from replication.transports.tcp_frames import (
     greet,
+    quiet,
     receive_into,
     receive_ok,
     send_frame,
@@ -124,7 +125,7 @@ class TcpTransport:
         idle = self._idle.get(peer, [])
         while idle:
             sock = idle.pop()
-            if _quiet(sock):
+            if quiet(sock):
                 return sock
             sock.close()
         host, _, port = peer.rpartition(":")
@@ -170,14 +171,3 @@ async def _all(work: Iterable[Coroutine[None, None, None]]) -> None:
                 group.create_task(one)
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
-
-
-def _quiet(sock: socket.socket) -> bool:
-    """Return whether the peer has neither closed a connection nor sent what nobody asked for."""
-    try:
-        sock.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

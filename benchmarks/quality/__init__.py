@@ -1,0 +1,1 @@
+"""The rows of `forecast_quality.py`, a module each."""
