@@ -8,21 +8,23 @@ def test_at_first_the_model_is_taken_at_its_word() -> None:
 
 
 def test_one_label_by_hand() -> None:
-    # The label counts by 1 / (1 + 4) = 0.2, and a prior of 20 over 20 loses 4 / 5 of 1 / 4000.
+    # The label counts by 4 / (1 + 4)² = 0.16, and the prior loses 4 / 5 of 1 / 2000.
     calibration = Calibration()
     calibration.learn(said=4.0, count=9)
-    kept = WEIGHT * (1.0 - 0.8 / 4000.0)
-    assert calibration.counts(4.0).mean == pytest.approx(4.0 * (kept + 1.8) / (kept + 0.8))
+    kept = WEIGHT * (1.0 - 0.8 / 2000.0)
+    assert calibration.counts(4.0).mean == pytest.approx(4.0 * (kept + 1.44) / (kept + 0.64))
 
 
-def test_one_large_burst_does_not_decide() -> None:
-    # A thousand lone requests forecast right, then a hundred labels of a burst forecast at half.
+@pytest.mark.parametrize(("said", "came"), [(300.0, 600), (0.01, 300)])
+def test_one_large_burst_does_not_decide(said: float, came: int) -> None:
+    # A thousand lone requests forecast right, then a hundred labels of a burst that was not.
     calibration = Calibration()
     for k in range(1000):
         calibration.learn(said=0.5, count=k % 2)
+    before = calibration.counts(0.5).mean
     for _ in range(100):
-        calibration.learn(said=300.0, count=600)
-    assert 0.49 < calibration.counts(0.5).mean < 0.75
+        calibration.learn(said=said, count=came)
+    assert calibration.counts(0.5).mean < 4.0 * before
 
 
 def test_it_comes_back_after_a_long_silence() -> None:
