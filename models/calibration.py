@@ -9,8 +9,8 @@ from models.state import State, check_version, read_number, read_state
 FORGET = 1.0 / 2_000.0
 """What is forgotten with each label for which much was forecast, and less where little was."""
 
-WEIGHT = 5.0
-"""What the factor taken over from before, at first 1, counts as: 20 labels for which 1 was said."""
+WEIGHT = 10.0
+"""What the factor taken over from before, at first 1, counts as: 40 labels for which 1 was said."""
 
 MAX_MEAN = 1e6
 """No forecast is larger."""
