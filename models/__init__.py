@@ -43,6 +43,7 @@ MODELS: Mapping[str, Learner] = {
     "river": Learner("models.river_model", "RiverModel"),
     "recurrence": Learner("models.burst_size", "BurstSize"),
     "boosted": Learner("models.boosted", "Boosted"),
+    "neural": Learner("models.neural", "Neural"),
     "combined": Learner("models.combiner", "Combined"),
 }
 """The learners by name. One file and one line here make a new one."""

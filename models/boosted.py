@@ -1,27 +1,15 @@
 """Boosted trees, fitted to a log by scikit-learn and walked through without it."""
 
 from collections.abc import Sequence
-from math import exp
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from models.base import Features
-from models.calibration import Calibration
 from models.checks import TYPICAL
-from models.counts import Counts
 from models.forest import LEAF, MAX_LEAVES, MAX_TREES, Forest, Tree
-from models.hawkes import Hawkes
-from models.state import (
-    Json,
-    State,
-    check_version,
-    read_names,
-    read_number,
-    read_state,
-    read_up_to,
-)
+from models.state import Json, State, read_names, read_up_to
+from models.trained import Trained
 from models.training_log import TrainingLog
 
 MOST_TREES = 300
@@ -42,19 +30,9 @@ instead of 40 took 20 to 30 % off the deviance of `recurring`, where a single bu
 samples, and cost nothing elsewhere. Rates of 0.03 and 0.1, 8 and 31 leaves, stronger penalties and
 features drawn at random were no better on the whole."""
 
-MAX_LOG = 13.8
-"""No forecast is larger than exp(13.8), about a million."""
 
-
-class Boosted:
+class Boosted(Trained):
     """Poisson regression by gradient-boosted trees, on all features.
-
-    The trees are fitted to a log (`fit`) and then stay as they are; what is learnt online is a
-    factor (`models.calibration`) and the spread. Until there are trees it is a Hawkes process.
-
-    Fitting is done twice. First without the newest fifth of the log, which then says how many trees
-    to take, and by what factor to multiply them and how far counts scatter: on what they were
-    fitted to, trees look better than they are. Then so many trees are fitted to everything.
 
     Parameters
     ----------
@@ -82,81 +60,47 @@ class Boosted:
     Statistics 29(5).
     """
 
-    def __init__(self, horizon_s: float) -> None:
-        self._horizon_s = horizon_s
-        self._hawkes = Hawkes(horizon_s)
-        self._names: tuple[str, ...] = ()
-        self._forest: Forest | None = None
-        self._calibration = Calibration()
-
-    def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:
-        """Fit trees to samples in the order of time and what followed each.
-
-        Raises
-        ------
-        ValueError
-            If there are not as many counts as samples, or there is too little to learn from.
-        """
-        log = TrainingLog.read(xs, counts)
+    @staticmethod
+    def _fitted(log: TrainingLog, seed: int) -> tuple["Trees", "Trees"]:
         trial = _fit(log.older, seed, MOST_TREES, stop_by=log.newer)
-        trees = max(1, int(np.argmax(trial.validation_score_)))
-        early, calibration = Forest(_trees(trial)[: trees + 1]), Calibration()
-        for row, count in zip(
-            log.newer.table.tolist(), counts[-len(log.newer.counts) :], strict=True
-        ):
-            calibration.learn(_mean(early, row), count)
-        self._names, self._calibration = log.names, calibration
-        self._forest = Forest(_trees(_fit(log, seed, trees)))
+        best = max(1, int(np.argmax(trial.validation_score_)))
+        whole = _fit(log, seed, best)
+        return Trees(log.names, _trees(trial)[: best + 1]), Trees(log.names, _trees(whole))
 
-    def predict_one(self, x: Features) -> Counts:
-        """Return the distribution of the number of arrivals within the horizon."""
-        if self._forest is None:
-            return self._hawkes.predict_one(x)
-        return self._calibration.counts(_mean(self._forest, [x[name] for name in self._names]))
+    @staticmethod
+    def _read(state: State) -> "Trees":
+        names = read_names(state, "features", TYPICAL)
+        return Trees(names, _read_trees(state.get("trees"), len(names)))
 
-    def learn_one(self, x: Features, count: int) -> None:
-        """Take in that `count` arrivals followed within the horizon; no tree changes."""
-        if self._forest is None:
-            self._hawkes.learn_one(x, count)
-            return
-        said = _mean(self._forest, [x[name] for name in self._names])
-        self._calibration.learn(said, count)
+
+class Trees:
+    """Trees whose sum is the logarithm of the mean.
+
+    Parameters
+    ----------
+    names
+        Features by the number that trees know them by.
+    trees
+        The trees.
+
+    Raises
+    ------
+    ValueError
+        If there are none or too many.
+    """
+
+    def __init__(self, names: tuple[str, ...], trees: Sequence[Tree]) -> None:
+        self.names = names
+        self._forest = Forest(trees)
+        self.log_mean = self._forest.sum
 
     def to_state(self) -> State:
-        """Return all that was learnt as plain JSON values."""
-        trees = self._forest.trees if self._forest else ()
-        return {
-            "version": 1,
-            "horizon_s": self._horizon_s,
-            "hawkes": self._hawkes.to_state(),
-            "features": list(self._names),
-            "trees": [
-                {"inputs": list(tree.inputs), "numbers": list(tree.numbers)} for tree in trees
-            ],
-            "calibration": self._calibration.to_state(),
-        }
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the model that `to_state` described.
-
-        Raises
-        ------
-        ValueError
-            If a value is missing or wrong.
-        """
-        check_version(state, 1)
-        model = cls(read_number(state, "horizon_s"))
-        model._hawkes = Hawkes.from_state(read_state(state, "hawkes"))
-        model._names = read_names(state, "features", tuple(TYPICAL))
-        trees = _read_trees(state.get("trees"), len(model._names))
-        model._forest = Forest(trees) if trees else None
-        model._calibration = Calibration.from_state(read_state(state, "calibration"))
-        return model
-
-
-def _mean(forest: Forest, row: Sequence[float]) -> float:
-    return exp(min(forest.sum(row), MAX_LOG))
+        """Return the trees as plain JSON values."""
+        trees: list[Json] = [
+            {"inputs": list(tree.inputs), "numbers": list(tree.numbers)}
+            for tree in self._forest.trees
+        ]
+        return {"features": list(self.names), "trees": trees}
 
 
 def _fit(log: TrainingLog, seed: int, trees: int, stop_by: TrainingLog | None = None) -> Any:

@@ -9,8 +9,8 @@ from models.state import State, check_version, read_number, read_state
 FORGET = 1.0 / 2_000.0
 """What is forgotten with each label for which much was forecast, and less where little was."""
 
-WEIGHT = 20.0
-"""Arrivals that the model's own word, a factor of 1, counts as before the first label."""
+WEIGHT = 10.0
+"""What the factor taken over from before, at first 1, counts as: 40 labels for which 1 was said."""
 
 MAX_MEAN = 1e6
 """No forecast is larger."""
@@ -19,9 +19,10 @@ MAX_MEAN = 1e6
 class Calibration:
     """Turns the mean that a frozen model says into a distribution of counts.
 
-    The mean is multiplied by the ratio of what came to what was said, slowly forgotten. Where more
-    is forecast counts scatter more and come in clumps, so a label counts by 1 / (1 + mean), as in a
-    likelihood with variance mean + mean²: no single burst decides. The spread is `Dispersion`.
+    The mean is multiplied by the ratio of what came to what was said, slowly forgotten. A label for
+    which m was said counts by m / (1 + m)². Large counts scatter more and come in clumps, and where
+    next to nothing was said a burst is no matter of scale: with a weight of 1 / (1 + m), one burst
+    that no tree saw coming made the factor 12. The spread is `Dispersion`.
 
     Examples
     --------
@@ -45,12 +46,15 @@ class Calibration:
 
     def learn(self, said: float, count: int) -> None:
         """Take in that `count` came where the model said a mean of `said`."""
-        mean = self._mean(said)
-        self._dispersion.learn(mean, count)
-        weight = 1.0 / (1.0 + mean)
-        keep = 1.0 - FORGET * said / (1.0 + said)
+        self._dispersion.learn(self._mean(said), count)
+        share = said / (1.0 + said)
+        weight, keep = share / (1.0 + said), 1.0 - FORGET * share
         self._came = keep * self._came + weight * count
         self._claimed = keep * self._claimed + weight * said
+
+    def doubt(self) -> None:
+        """Keep the factor, but as if it had been learnt from `WEIGHT` arrivals only."""
+        self._came, self._claimed = WEIGHT * self._came / self._claimed, WEIGHT
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""

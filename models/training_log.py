@@ -1,4 +1,4 @@
-"""A log to fit to, as numbers: which part decides when to stop, and is there enough of it."""
+"""A log to fit to, as numbers, and which part of it decides when to stop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,16 +65,21 @@ class TrainingLog:
                 )
         return log
 
+    def columns(self, names: Sequence[str]) -> Table:
+        """Return the columns called `names`, in that order."""
+        return self.table[:, [self.names.index(name) for name in names]]
+
     @property
     def older(self) -> "TrainingLog":
         """All but the newest fifth."""
-        return TrainingLog(self.names, self.table[: self._split], self.counts[: self._split])
+        return TrainingLog(self.names, self.table[: self.split], self.counts[: self.split])
 
     @property
     def newer(self) -> "TrainingLog":
         """The newest fifth."""
-        return TrainingLog(self.names, self.table[self._split :], self.counts[self._split :])
+        return TrainingLog(self.names, self.table[self.split :], self.counts[self.split :])
 
     @property
-    def _split(self) -> int:
+    def split(self) -> int:
+        """Number of the first sample that is held back."""
         return len(self.counts) - len(self.counts) // HELD_BACK
