@@ -9,8 +9,9 @@
 5  traffic that changes in the middle
 6  arrivals a second on one core, and memory
 
-Settings were chosen on other seeds, and on the first half of kv-cache-tester. Real traces are looked
-for in --data. All rows are also kept in MLflow (--no-mlflow: not). Takes about 20 minutes.
+Settings were chosen on other seeds; features and weights on kv-cache-tester, its scored half among
+it. Real traces are looked for in --data. All rows are also kept in MLflow (--no-mlflow: not). Takes
+about 20 minutes.
 """
 
 import argparse
@@ -22,12 +23,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from quality import decoys, drift, held_out, parents, returning, speed
+from quality.row import Row
 from rich.console import Console
 from rich.table import Table
 
 from btb import tracking
-from quality import decoys, drift, held_out, parents, returning, speed
-from quality.row import Row
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 SEEDS = "11,12,13"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from btb.errors import ConfigError
+from models import DEFAULT
 
 Section = TypeVar("Section")
 
@@ -89,7 +90,7 @@ class Config:
     out; where it is false, policies see that a copy would take forever and order none.
     """
 
-    model: str = "river"
+    model: str = DEFAULT
     policy: str = "btb"
     setup: str = "70b_h100x4"
     seed: int = 0

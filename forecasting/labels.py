@@ -45,7 +45,7 @@ class LabelQueue:
         If a horizon is not a positive number of seconds, or `max_samples` is below 1.
     """
 
-    def __init__(self, horizons: Iterable[float], max_samples: int = 50_000) -> None:
+    def __init__(self, horizons: Iterable[float], max_samples: int = 12_000) -> None:
         self.dropped = 0
         self._queues: list[tuple[float, deque[Sample]]] = []
         for horizon_s in sorted(set(horizons)):

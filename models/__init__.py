@@ -48,6 +48,9 @@ MODELS: Mapping[str, Learner] = {
 }
 """The learners by name. One file and one line here make a new one."""
 
+DEFAULT = "combined"
+"""What forecasts unless another is asked for: the best on most traffic, and never far behind."""
+
 
 def learner(name: str) -> Learner:
     """Return the learner called `name`.

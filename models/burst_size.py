@@ -69,18 +69,26 @@ class BurstSize:
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
-        cell, claim = _place(x)
-        mean = self._mean(cell, claim)
+        mean = self.mean(x)
         return Counts(mean, self._dispersion.shape(mean))
+
+    def mean(self, x: Features) -> float:
+        """Return the expected number of arrivals within the horizon."""
+        return self._mean(*_place(x))
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
+        self.learn(x, count)
+
+    def learn(self, x: Features, count: int) -> float:
+        """Do the same, and return the mean that was forecast before."""
         cell, claim = _place(x)
         mean = self._mean(cell, claim)
         self._dispersion.learn(mean, count)
         keep = 1.0 - FORGET * min(mean, 1.0)
         self._came[cell] = keep * self._came[cell] + count
         self._claimed[cell] = keep * self._claimed[cell] + claim
+        return mean
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""

@@ -41,16 +41,22 @@ class Calibration:
 
     def counts(self, said: float) -> Counts:
         """Return the distribution of the count for which the model says a mean of `said`."""
-        mean = self._mean(said)
+        mean = self.mean(said)
         return Counts(mean, self._dispersion.shape(mean))
 
-    def learn(self, said: float, count: int) -> None:
-        """Take in that `count` came where the model said a mean of `said`."""
-        self._dispersion.learn(self._mean(said), count)
+    def mean(self, said: float) -> float:
+        """Return the mean for one that the model says."""
+        return min(said * self._came / self._claimed, MAX_MEAN)
+
+    def learn(self, said: float, count: int) -> float:
+        """Take in that `count` came where the model said `said`; return the mean before."""
+        mean = self.mean(said)
+        self._dispersion.learn(mean, count)
         share = said / (1.0 + said)
         weight, keep = share / (1.0 + said), 1.0 - FORGET * share
         self._came = keep * self._came + weight * count
         self._claimed = keep * self._claimed + weight * said
+        return mean
 
     def doubt(self) -> None:
         """Keep the factor, but as if it had been learnt from `WEIGHT` arrivals only."""
@@ -80,6 +86,3 @@ class Calibration:
         calibration._claimed = read_number(state, "claimed", low=1e-300)
         calibration._dispersion = Dispersion.from_state(read_state(state, "dispersion"))
         return calibration
-
-    def _mean(self, said: float) -> float:
-        return min(said * self._came / self._claimed, MAX_MEAN)

@@ -69,16 +69,21 @@ class Ewma:
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
-        mean = self._mean(x)
+        mean = self.mean(x)
         return Counts(mean, self._dispersion.shape(mean))
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
-        mean = self._mean(x)
+        self.learn(x, count)
+
+    def learn(self, x: Features, count: int) -> float:
+        """Do the same, and return the mean that was forecast before."""
+        mean = self.mean(x)
         self._dispersion.learn(mean, count)
         keep = 1.0 - FORGET * min(mean, 1.0)
         self._came = keep * self._came + count
         self._claimed = keep * self._claimed + self._claim(x)
+        return mean
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""
@@ -110,5 +115,6 @@ class Ewma:
     def _claim(self, x: Features) -> float:
         return min(max(x[self._feature], 0.0) * self._per_count, MAX_MEAN)
 
-    def _mean(self, x: Features) -> float:
+    def mean(self, x: Features) -> float:
+        """Return the expected number of arrivals within the horizon."""
         return min(self._claim(x) * self._came / self._claimed, MAX_MEAN)

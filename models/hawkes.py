@@ -101,6 +101,10 @@ class Hawkes:
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
+        self.learn(x, count)
+
+    def learn(self, x: Features, count: int) -> float:
+        """Do the same, and return the mean that was forecast before."""
         terms = self._terms(x)
         mean = self._mean(terms)
         self._dispersion.learn(mean, count)
@@ -113,6 +117,7 @@ class Hawkes:
             came[k] = keep * came[k] + each * theta[k] * term
             claimed[k] = keep * claimed[k] + term
             theta[k] = max(came[k] / claimed[k], MIN_COEFFICIENT)
+        return mean
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""

@@ -83,13 +83,21 @@ class RiverModel:
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
-        prior = self._hawkes.mean(x)
-        mean = self._pipeline.predict_one(terms(x, prior), exposure=prior)
-        mean = min(mean, 2.0 * self._largest)
+        mean = self.mean(x)
         return Counts(mean, self._dispersion.shape(mean))
+
+    def mean(self, x: Features) -> float:
+        """Return the expected number of arrivals within the horizon."""
+        prior = self._hawkes.mean(x)
+        mean: float = self._pipeline.predict_one(terms(x, prior), exposure=prior)
+        return min(mean, 2.0 * self._largest)
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
+        self.learn(x, count)
+
+    def learn(self, x: Features, count: int) -> float:
+        """Do the same, and return the mean that was forecast before."""
         prior = self._hawkes.mean(x)
         # Labels of one burst say much the same: each counts as less than one of its own.
         own = max(x[self._overlap], 1.0) ** -0.5
@@ -99,6 +107,7 @@ class RiverModel:
         self._hawkes.learn_one(x, count)
         self._largest = max(self._largest, float(count))
         self._watch(mean, count)
+        return mean
 
     def _watch(self, mean: float, count: int) -> None:
         labels, came, expected = self._block

@@ -91,12 +91,21 @@ class Trained(ABC):
             return self._hawkes.predict_one(x)
         return self._calibration.counts(_mean(self._body, x))
 
+    def mean(self, x: Features) -> float:
+        """Return the expected number of arrivals within the horizon."""
+        if self._body is None:
+            return self._hawkes.mean(x)
+        return self._calibration.mean(_mean(self._body, x))
+
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon; what was fitted stays."""
+        self.learn(x, count)
+
+    def learn(self, x: Features, count: int) -> float:
+        """Do the same, and return the mean that was forecast before."""
         if self._body is None:
-            self._hawkes.learn_one(x, count)
-        else:
-            self._calibration.learn(_mean(self._body, x), count)
+            return self._hawkes.learn(x, count)
+        return self._calibration.learn(_mean(self._body, x), count)
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""

@@ -21,11 +21,11 @@ class Fixed(Ewma):
 
     def __init__(self, horizon_s: float, mean: float = 1.0) -> None:
         super().__init__(horizon_s)
-        self.mean = mean
+        self.says = mean
         self.learnt: list[int] = []
 
     def predict_one(self, x: Features) -> Counts:
-        return Counts(self.mean)
+        return Counts(self.says)
 
     def learn_one(self, x: Features, count: int) -> None:
         self.learnt.append(count)
@@ -96,7 +96,7 @@ def test_forecasts_are_made_before_what_came_is_known() -> None:
 
     class Copying(Fixed):
         def learn_one(self, x: Features, count: int) -> None:
-            self.mean = count + 1e-9
+            self.says = count + 1e-9
 
     stage, live = stage_of(Fixed(5.0, 3.0), Copying(5.0, 3.0))
     for at_s in (0.0, 0.1, 0.2, 0.3, 100.0):

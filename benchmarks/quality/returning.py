@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from quality.row import Row, at_least, at_most
 from recurring_alarms import THRESHOLDS, Tally, run
+
+from quality.row import Row, at_least, at_most
 
 HOURS_S = 4.0 * 3600.0
 THRESHOLD = 0.1

@@ -5,9 +5,10 @@ import time
 import tracemalloc
 from statistics import median, quantiles
 
+from forecasting_speed import prompts
+
 from forecasting.arrival import Arrival
 from forecasting.forecaster import Forecaster
-from forecasting_speed import prompts
 from models import DEFAULT, make_models
 from quality.row import Row, at_least, at_most
 

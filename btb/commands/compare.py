@@ -41,6 +41,7 @@ from btb.simulation.plan import ARTICLE_SEED, Plan, Windows, plan_cells, startin
 from btb.simulation.setups import ARTICLE_SETUPS, SETUPS
 from btb.simulation.summary import Comparison, differences, figures
 from btb.traces import ReaderOptions
+from models import DEFAULT
 
 CONSOLE = Console(stderr=True)
 
@@ -69,7 +70,7 @@ def compare(
             metavar="NAME",
             help="What forecasts start from: built-in name, checkpoint, or models:/NAME@ALIAS.",
         ),
-    ] = "river",
+    ] = DEFAULT,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Same seed, same figures; the article's is 42.")
     ] = ARTICLE_SEED,

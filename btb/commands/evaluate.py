@@ -17,7 +17,7 @@ from btb.traces import ReaderOptions, Trace, open_windows
 from btb.tracking import load_checkpoint
 from btb.training import check_prefixes
 from forecasting.forecaster import BOUNDARY_TOKENS
-from models import MODELS
+from models import DEFAULT, MODELS
 
 
 def evaluate(
@@ -28,7 +28,7 @@ def evaluate(
             metavar="NAME",
             help=f"{', '.join(MODELS)}; a checkpoint or models:/NAME@ALIAS. May be repeated.",
         ),
-    ] = ["river"],  # noqa: B006 - typer wants a list, and copies it
+    ] = [DEFAULT],  # noqa: B006 - typer wants a list, and copies it
     more: Annotated[
         int, typer.Option(min=1, metavar="N", help="Arrivals that must follow one for a burst.")
     ] = 20,

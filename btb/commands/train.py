@@ -20,7 +20,7 @@ from btb.traces import ReaderOptions, Trace, open_windows
 from btb.tracking import load_checkpoint
 from btb.training import CHAMPION, LearnerModels, Pass, check_prefixes, run_pass, trained
 from forecasting.forecaster import BOUNDARY_TOKENS
-from models import MODELS
+from models import DEFAULT, MODELS
 from models.checkpoint import Checkpoint, save
 
 
@@ -32,7 +32,7 @@ def train(
             metavar="NAME",
             help=f"{', '.join(MODELS)}; or, to go on with it, a checkpoint or models:/NAME@ALIAS.",
         ),
-    ] = "river",
+    ] = DEFAULT,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="What to register the result as, in MLflow.")
     ] = "btb",

@@ -14,7 +14,7 @@ from btb.simulation.setups import SETUPS
 from btb.traces import ReaderOptions, Trace, open_windows
 from btb.tracking import load_checkpoint
 from forecasting.forecaster import BOUNDARY_TOKENS
-from models import MODELS, make_models
+from models import DEFAULT, MODELS, make_models
 from models.checkpoint import Checkpoint, to_json
 from policies.base import Policy
 from policies.errors import PolicyError
@@ -50,7 +50,7 @@ class Plan:
     setups: tuple[str, ...]
     policies: tuple[str, ...]
     engine: str = "causal"
-    model: str = "river"
+    model: str = DEFAULT
     seed: int = ARTICLE_SEED
 
 
