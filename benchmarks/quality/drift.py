@@ -33,8 +33,8 @@ HALVES: Sequence[Mapping[str, Mapping[str, str]]] = (
         "ordinary": {"chats_per_s": "0.5", "think_s": "25", "system_tokens": "2304"},
     },
     {
-        "agents": {"parents_per_s": "0.4", "children": "20", "delay_s": "3", "think_s": "20"},
-        "ordinary": {"chats_per_s": "1.0", "think_s": "8", "system_tokens": "2304"},
+        "agents": {"parents_per_s": "0.3", "children": "12", "delay_s": "5", "think_s": "10"},
+        "ordinary": {"chats_per_s": "1.0", "think_s": "12", "system_tokens": "2304"},
     },
 )
 
