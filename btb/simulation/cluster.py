@@ -146,9 +146,18 @@ class CausalCluster:
         """Seconds from one replica's memory into another's, as the links are now."""
         return self.transfers.seconds(source, target, "hbm", size_bytes)
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
-        """Seconds from the replica's own RAM, as its host link is now."""
-        return self.transfers.seconds(replica, replica, "ram", size_bytes)
+    def load_s(self, replica: int, chain: Sequence[int]) -> float:
+        """Seconds from the replica's own RAM and disk, as its links are now."""
+        path, cache = self._runs.path(chain), self.nodes[replica].cache
+        blocks = min(cache.stored(path), len(chain)) - min(cache.matched(path), len(chain))
+        tier = self._tier(cache, path, len(chain))
+        return self.transfers.seconds(replica, replica, tier, blocks * self.block_bytes)
+
+    @staticmethod
+    def _tier(cache: ReplicaCache, path: Path, limit: int) -> str:
+        """Return the slowest of the tiers that hold a part of the first `limit` blocks."""
+        stored = min(cache.stored(path), limit)
+        return "ram" if cache.stored_in_ram(path) >= stored else "disk"
 
     def free_bytes(self) -> list[float]:
         """HBM that nothing holds."""
@@ -241,7 +250,7 @@ class CausalCluster:
             return
         tier = "hbm"
         if coming < blocks and in_hbm < blocks:
-            tier = "ram" if holder.stored_in_ram(path) >= blocks else "disk"
+            tier = self._tier(holder, path, blocks)
         moving = self.transfers.plan(source, target, tier, path, blocks, starts_s, copy)
         self._expect_transfer(moving)
         if coming < blocks:
@@ -324,7 +333,7 @@ class CausalCluster:
         stored = cache.stored(job.path)
         if stored <= have or job.loaded_by >= 0:
             return False
-        tier = "ram" if cache.stored_in_ram(job.path) >= stored else "disk"
+        tier = self._tier(cache, job.path, stored)
         size_bytes = (stored - have) * self.block_bytes
         load_s = self.transfers.seconds(number, number, tier, size_bytes)
         if load_s >= self._compute_s(job, have, stored):
