@@ -264,8 +264,9 @@ class CausalCluster:
 
     def _expect_transfer(self, moving: Moving) -> None:
         ends_s = self.transfers.ends_s(moving, self.now_s)
+        expected = self._expected_s[moving.target]
         for run in moving.path:
-            self._expected_s[moving.target].setdefault(run, ends_s)
+            expected[run] = min(ends_s, expected.get(run, ends_s))
 
     def _begin(self, moving: Moving, upto: int) -> bool:
         """Move the first `upto` blocks; if there is no room for them, its jobs go on without."""
