@@ -328,7 +328,7 @@ class CausalCluster:
         if moving is not None and self.transfers.brings(moving, job.path) > have:
             gain_s = self._compute_s(job, have, self.transfers.brings(moving, job.path))
             wait_s = self.transfers.ends_s(moving, self.now_s) - self.now_s
-            if wait_s < gain_s and not self._waits_for_itself(number, moving):
+            if wait_s < 2 * gain_s and not self._waits_for_itself(number, moving):
                 moving.waiting.append(job)
                 return False
         return not self._load(number, job, have)
