@@ -128,22 +128,40 @@ def test_a_request_does_not_wait_for_a_copy_that_is_slower_than_computing() -> N
     assert result.wasted_bytes == 100_000
 
 
-def test_what_does_not_exist_yet_is_copied_when_it_does() -> None:
-    # a's prefix exists at 0.1 s; the copy ordered at 0.02 s runs from then to 0.15 s.
-    wide = replace(SETUP, gpu=replace(SETUP.gpu, rdma_bytes_s=2e6))
-    late = request("b", 0.02, suffix=1)
-    late = replace(late, chain=(*SHARED, 1001), input_tokens=110)
-    slow_compute = replace(wide, gpu=replace(wide.gpu, flops=2e12))
-    # At 2 ms a token: a is done at 0.2 s, the copy lands at 0.25 s, b's 10 tokens take 0.02 s;
-    # computing all 110 at once would have taken until 0.24 s, so b does not wait.
-    result = run([request("a", 0.0), late], "01", {"b": ["r0r1"]}, slow_compute)
-    assert result.ttft_s == pytest.approx([0.2, 0.22])
-    assert result.transfers[0].started_s == pytest.approx(0.2)
-    # With r1 busy until 0.3 s with something else, the copy is there when b's turn comes.
-    other = Arrival(0.0, (77,), 10, 150, 1, request_id="c")
-    result = run([request("a", 0.0), other, late], "011", {"b": ["r0r1"]}, slow_compute)
-    assert result.ttft_s == pytest.approx([0.2, 0.3, 0.3 - 0.02 + 0.02])
-    assert list(result.hit_tokens["copied"]) == [0, 0, 100]
+def test_what_does_not_exist_yet_is_sent_on_as_it_is_computed() -> None:
+    # At 2 ms a token and 20 tokens a chunk, r0 has 2 of a's 10 blocks more every 0.04 s. A piece of
+    # 20 kB takes 0.02 s, so each is at r1 before the next one is computed, the last at 0.22 s.
+    slow = replace(SETUP, gpu=replace(SETUP.gpu, flops=2e12))
+    small = replace(PARAMETERS, chunk_tokens=20)
+    late = request("b", 0.01, suffix=1)
+    elsewhere = Arrival(0.005, (77,), 10, 10, 1, request_id="c")
+    result = run([request("a", 0.0), elsewhere, late], "021", {"c": ["r0r1"]}, slow, small)
+    (sent,) = result.transfers
+    assert (sent.started_s, sent.ended_s) == pytest.approx((0.04, 0.22))
+    assert sent.size_bytes == 100_000
+    # b waits for it: its own 10 tokens are computed by 0.24 s. Computing all 110 itself, it would
+    # have been done at 0.23 s, but others may need r1.
+    assert result.ttft_s[2] == pytest.approx(0.24 - 0.01)
+    assert result.hit_tokens["copied"][2] == 100
+
+
+def test_what_is_being_received_is_sent_on_too() -> None:
+    # r0 sends to r1 and r1 to r2, piece by piece: the last one is one piece later at each.
+    slow = replace(SETUP, gpu=replace(SETUP.gpu, flops=2e12))
+    small = replace(PARAMETERS, chunk_tokens=20)
+    other = Arrival(0.005, (77,), 10, 10, 1, request_id="c")
+    arrivals = [request("a", 0.0), other, request("b", 1.0, suffix=1)]
+    result = run(arrivals, "022", {"c": ["r0r1", "r1r2"]}, slow, small)
+    assert [t.ended_s for t in result.transfers] == pytest.approx([0.22, 0.24])
+    assert result.ttft_s[2] == pytest.approx(0.02)
+
+
+def test_nothing_is_sent_to_a_replica_that_computes_it_as_fast_itself() -> None:
+    slow = replace(SETUP, gpu=replace(SETUP.gpu, flops=2e12, rdma_bytes_s=1e5))
+    arrivals = [request("a", 0.0), request("b", 0.02)]
+    result = run(arrivals, "01", {"b": ["r0r1"]}, slow)
+    assert result.ttft_s == pytest.approx([0.2, 0.2])
+    assert result.moved_bytes == 0.0
 
 
 def test_a_source_that_sends_to_two_takes_twice_as_long_for_each() -> None:
