@@ -19,7 +19,7 @@ from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from forecasting.forecaster import Forecaster
 from policies import make_policy
-from policies.base import ClusterView, Copy, Decision
+from policies.base import ClusterView, Compute, Copy, Decision, Due, Foresight, Keep
 from policies.fixed import FixedRule
 
 SETUP = Setup(
@@ -274,6 +274,82 @@ def test_nobody_waits_on_for_a_copy_whose_source_never_gets_the_kv() -> None:
     result = run(arrivals, "0211", {"c": ["r2r0", "r0r1"]}, fast)
     assert result.ttft_s[3] <= 0.9 - 0.12 + 0.1 + 1e-9
     assert result.moved_bytes == 0.0
+
+
+class Ahead(Script):
+    """Sends all but `elsewhere` to `r0`, and does at the first look what it was given."""
+
+    lead_s = 10.0
+
+    def __init__(self, done: Foresight) -> None:
+        super().__init__({}, {})
+        self._done = done
+
+    def decide(
+        self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float
+    ) -> Decision:
+        return Decision(("r1" if arrival.request_id == "elsewhere" else "r0",))
+
+    def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
+        done, self._done = self._done, Foresight()
+        return done
+
+
+def ahead(arrivals: Sequence[Arrival], done: Foresight) -> Result:
+    controller = Controller(Ahead(done), Forecaster({}))
+    return simulate_causal(SETUP, controller, arrivals, PARAMETERS)
+
+
+BIG = Arrival(1.0, tuple(range(100, 195)), 10, 950, 1, request_id="big")
+"""Pushes 6 of the 10 shared blocks out of the 100 that `r0` has room for."""
+
+
+def test_kv_is_brought_up_from_ram_before_it_is_asked_for() -> None:
+    prefix = Prefix(SHARED[-1], 10, 100)
+    load = Copy(prefix, SHARED, "r0", "r0", 100_000, 0.0, 0.0, 0.0, "due")
+    arrivals = [request("a", 0.0), BIG, request("b", 9.0, suffix=1)]
+    result = ahead(arrivals, Foresight(copies=(load,)))
+    # The look is at 5 s; 6 blocks take 0.03 s; b finds all of it.
+    (moved,) = result.transfers
+    assert (moved.started_s, moved.ended_s) == pytest.approx((5.0, 5.03))
+    assert (moved.asked, moved.used, moved.source_tier) == (True, True, "ram")
+    assert result.moved_bytes == 60_000
+    assert result.ttft_s[2] == pytest.approx(0.01)
+    assert result.hit_tokens["ram"][2] == 100
+
+
+def test_what_is_kept_outlasts_what_was_used_later() -> None:
+    # 10 blocks shared, then 51 of another request; 46 more push out 7: of the shared ones, for they
+    # were used longest ago, unless they are kept. b has what is gone brought back from RAM.
+    other = Arrival(1.0, tuple(range(200, 250)), 10, 500, 1, request_id="c")
+    late = Arrival(7.0, tuple(range(300, 345)), 10, 450, 1, request_id="d")
+    arrivals = [request("a", 0.0), other, late, request("b", 8.0, suffix=1)]
+    for until_s, tier in ((6.9, "ram"), (7.1, "hbm")):
+        result = ahead(arrivals, Foresight(keeps=(Keep(SHARED, "r0", until_s),)))
+        assert result.hit_tokens[tier][3] == 100
+
+
+def test_what_is_kept_makes_room_for_a_request_that_needs_it() -> None:
+    arrivals = [request("a", 0.0), replace(BIG, at_s=6.0)]
+    result = ahead(arrivals, Foresight(keeps=(Keep(SHARED, "r0", 100.0),)))
+    assert result.ttft_s == pytest.approx([0.1, 0.95])
+
+
+def test_a_prefix_computed_ahead_is_accounted_apart_and_gives_way() -> None:
+    # Computed from 5 to 5.1 s in chunks of 20 tokens; x comes at 5.03 s and waits for one chunk.
+    other = Arrival(5.03, (77,), 10, 10, 1, request_id="x")
+    first = Arrival(0.0, (78,), 10, 10, 1, request_id="first")
+    late = request("b", 9.0, suffix=1)
+    done = Foresight(computes=(Compute(SHARED, "r0", "due"),))
+    controller = Controller(Ahead(done), Forecaster({}))
+    small = replace(PARAMETERS, chunk_tokens=20)
+    result = simulate_causal(SETUP, controller, [first, other, late], small)
+    assert result.ttft_s == pytest.approx([0.01, 0.01 + 0.01, 0.01])
+    assert result.speculated_s == pytest.approx(0.1)
+    assert (result.speculated_tokens, result.unused_speculated_tokens) == (100, 0)
+    unused = ahead([first, replace(late, request_id="elsewhere")], done)
+    assert (unused.speculated_tokens, unused.unused_speculated_tokens) == (100, 100)
+    assert unused.ttft_s[1] == pytest.approx(0.11)
 
 
 requests = st.lists(
