@@ -133,9 +133,10 @@ def check_what_is_done_ahead_can_be_carried_out(make: Make) -> None:
             ), "a copy is from a replica that has it, or gets it"
             assert resident[int(copy.target[1:])] < copy.prefix.blocks, "who has it needs none"
             assert copy.chain == HOT[: copy.prefix.blocks], "the chain is that of the prefix"
-        for order in (*done.keeps, *done.computes):
-            assert order.replica in cluster.replicas, "the replica is there"
-            assert order.chain == HOT[: len(order.chain)], "the chain is that of the prefix"
+        orders = [(keep.replica, keep.chain) for keep in done.keeps]
+        for name, chain in orders + [(one.replica, one.chain) for one in done.computes]:
+            assert name in cluster.replicas, "the replica is there"
+            assert chain == HOT[: len(chain)], "the chain is that of the prefix"
         if any(stored):
             assert not done.computes, "what somebody has is moved"
 

@@ -359,15 +359,25 @@ requests = st.lists(
         st.integers(0, 3),
         st.integers(1, 30),
         st.integers(0, 2),
-        st.lists(st.sampled_from(["r0r1", "r1r2", "r2r0", "r1r0", "r0r2", "r2r1"]), max_size=3),
+        st.lists(
+            st.sampled_from(["r0r1", "r1r2", "r2r0", "r1r0", "r0r2", "r2r1", "r0r0"]), max_size=3
+        ),
     ),
     max_size=25,
 )
 
 
-@given(requests, st.sampled_from([5e4, 1e6, 1e8]), st.sampled_from([15, 40, 100]))
+@given(
+    requests,
+    st.sampled_from([5e4, 1e6, 1e8]),
+    st.sampled_from([15, 40, 100]),
+    st.sampled_from([20, 1000]),
+)
 def test_no_request_is_ever_lost_whatever_is_copied_when(
-    drawn: list[tuple[float, int, int, int, int, list[str]]], rdma_bytes_s: float, blocks: int
+    drawn: list[tuple[float, int, int, int, int, list[str]]],
+    rdma_bytes_s: float,
+    blocks: int,
+    chunk_tokens: int,
 ) -> None:
     gpu = replace(SETUP.gpu, rdma_bytes_s=rdma_bytes_s, hbm_bytes=1e9 + blocks * 10_000)
     arrivals: list[Arrival] = []
@@ -381,7 +391,8 @@ def test_no_request_is_ever_lost_whatever_is_copied_when(
             arrivals.append(Arrival(at_s, (500 + suffix,), 10, 10, output_tokens, request_id=name))
         routes += str(route)
         copies[name] = ways
-    result = run(arrivals, routes, copies, replace(SETUP, gpu=gpu))
+    parameters = replace(PARAMETERS, chunk_tokens=chunk_tokens)
+    result = run(arrivals, routes, copies, replace(SETUP, gpu=gpu), parameters)
     assert np.isfinite(result.ttft_s).all()
     assert (result.ttft_s > 0).all()
     assert (result.finished_s >= result.arrived_s + result.ttft_s - 1e-9).all()
