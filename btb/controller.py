@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
-from policies.base import ClusterView, Decision, Feedback, Policy
+from policies.base import (
+    Anticipating,
+    ClusterView,
+    Decision,
+    Due,
+    Feedback,
+    Foresight,
+    Policy,
+)
 
 MAX_UNANSWERED = 100_000
 """Decisions kept until their feedback comes; the oldest are forgotten past this."""
@@ -21,6 +29,7 @@ class Controller:
 
     def __init__(self, policy: Policy, forecaster: Forecaster) -> None:
         self._policy = policy
+        self._ahead = policy if isinstance(policy, Anticipating) and policy.lead_s > 0.0 else None
         self._forecaster = forecaster
         self._unanswered: OrderedDict[str, Decision] = OrderedDict()
         self.forecasts: Sequence[Forecast] = ()
@@ -38,6 +47,24 @@ class Controller:
             if len(self._unanswered) > MAX_UNANSWERED:
                 self._unanswered.popitem(last=False)
         return decision
+
+    @property
+    def anticipates(self) -> bool:
+        """Whether `tick` has anything to say, ever."""
+        return self._ahead is not None
+
+    def tick(self, now_s: float, cluster: ClusterView) -> Foresight:
+        """Say what to do ahead of bursts that are due; to be asked every few seconds.
+
+        Looks at what is due, not at all that is known, so it costs little when nothing is.
+        """
+        policy, forecaster = self._ahead, self._forecaster
+        if policy is None:
+            return Foresight()
+        forecaster.advance(now_s)
+        found = forecaster.due(now_s, policy.lead_s)
+        due = [Due(forecast, forecaster.chain(forecast.prefix.key)) for forecast in found]
+        return policy.anticipate(due, cluster, now_s)
 
     def on_first_token(self, feedback: Feedback) -> None:
         """Tell the policy what its decision about this request was worth."""

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from forecasting.arrival import Arrival
@@ -21,6 +21,21 @@ MAX_WAIT_S = 3600.0
 """How long a request is remembered as waiting whose first token nobody tells of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """With how many each replica's work would be shared, and what the time of arrival adds."""
+
+    sharing: Sequence[int]
+    age_s: float
+
+    def priorities(self, works_s: Sequence[float]) -> list[float]:
+        """Return the priority on each replica, where the request needs so much compute."""
+        age_s = self.age_s
+        return [
+            work_s / sharing + age_s for work_s, sharing in zip(works_s, self.sharing, strict=True)
+        ]
+
+
 class QueueOrder:
     """Gives each request a priority: its work, shared by all who wait for the same prefix.
 
@@ -36,16 +51,11 @@ class QueueOrder:
         self._where: dict[str, tuple[str, int]] = {}
         self._noted_s: deque[tuple[float, str]] = deque()
 
-    def priorities(self, arrival: Arrival, prefix_key: int, cluster: ClusterView) -> list[float]:
-        """Return the priority that `arrival`, which begins with a prefix, has on each replica."""
-        found = []
-        resident = cluster.resident_blocks(arrival.chain)
-        for name, blocks in zip(cluster.replicas, resident, strict=True):
-            hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
-            work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-            sharing = self._waiting[name, prefix_key] + 1
-            found.append(work_s / sharing + AGE_PRICE * arrival.at_s)
-        return found
+    def claims(self, arrival: Arrival, prefix_key: int, names: Sequence[str]) -> Claims:
+        """Return what `arrival`, which begins with a prefix, has a claim to on each replica."""
+        get = self._waiting.get
+        sharing = [get((name, prefix_key), 0) + 1 for name in names]
+        return Claims(sharing, AGE_PRICE * arrival.at_s)
 
     def note(self, arrival: Arrival, prefix_key: int, name: str) -> None:
         """Remember that `arrival` waits for a prefix on the replica `name`."""
@@ -91,9 +101,13 @@ class Ordered:
         """Return what the policy inside decides, with a priority."""
         decision = self._policy.decide(arrival, forecasts, cluster, now_s)
         key, name = boundary_key(arrival), decision.ranked[0]
-        found = self._order.priorities(arrival, key, cluster)
+        replica = list(cluster.replicas).index(name)
+        blocks = cluster.resident_blocks(arrival.chain)[replica]
+        hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
+        work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+        (priority,) = self._order.claims(arrival, key, [name]).priorities([work_s])
         self._order.note(arrival, key, name)
-        return replace(decision, priority=found[list(cluster.replicas).index(name)])
+        return replace(decision, priority=priority)
 
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
         """Take in that a request waits no more."""

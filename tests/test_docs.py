@@ -156,9 +156,12 @@ def test_the_table_of_policies_has_all_of_them_with_their_defaults() -> None:
         if shown[name] == "as above":
             continue
         known = inspect.signature(make).parameters
-        defaults = {key: known[key].default for key in settable_parameters(make)}
-        found = {key: float(value) for key, value in re.findall(r"`(\w+)` ([\d.]+)", shown[name])}
-        assert found == defaults, name
+        defaults = {key: _shown(known[key].default) for key in settable_parameters(make)}
+        assert dict(re.findall(r"`(\w+)` (-?[\w.]+)", shown[name])) == defaults, name
+
+
+def _shown(value: str | bool | float) -> str:
+    return str(value).lower() if isinstance(value, str | bool) else f"{value:g}"
 
 
 def test_every_assumption_of_an_engine_is_in_the_docs() -> None:

@@ -48,7 +48,7 @@ def lower_bound(setup: Setup, windows: Sequence[Sequence[Arrival]]) -> Bound:
 
     A policy that computes a prefix before anybody has asked for it is not bound by this.
     """
-    own_s = [_own_work_s(setup, arrivals) for arrivals in windows]
+    own_s = [own_work_s(setup, arrivals) for arrivals in windows]
     pooled_s = [
         _srpt_s([a.at_s for a in arrivals], (works_s / setup.replicas).tolist())
         for arrivals, works_s in zip(windows, own_s, strict=True)
@@ -57,7 +57,7 @@ def lower_bound(setup: Setup, windows: Sequence[Sequence[Arrival]]) -> Bound:
     return Bound(max(float(own.mean()), float(pooled.mean())), float(own[int(0.95 * len(own))]))
 
 
-def _own_work_s(setup: Setup, arrivals: Sequence[Arrival]) -> NDArray[np.float64]:
+def own_work_s(setup: Setup, arrivals: Sequence[Arrival]) -> NDArray[np.float64]:
     """Return the seconds to compute what each request is the first to bring, its last token too."""
     runs = cut_into_runs(arrivals)
     seen: set[int] = set()

@@ -1,24 +1,26 @@
 """The causal engine's replicas: as a policy sees them, and what can be done to them."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Protocol
 
 from btb.errors import ConfigError
+from btb.simulation.deliveries import Deliveries, slowest_tier
 from btb.simulation.parameters import CausalParameters
-from btb.simulation.replica import Job, Replica
+from btb.simulation.replica import SPECULATIVE, Job, Replica
 from btb.simulation.runs import Path, cut_into_runs
 from btb.simulation.setups import Setup
 from btb.simulation.tiers import ReplicaCache
-from btb.simulation.transfers import Moving, Transfers
+from btb.simulation.transfers import Transfers
 from forecasting.arrival import Arrival
-from policies.base import Copy
+from policies.base import Chain, Copy, Keep
 
 
 class Observer(Protocol):
     """Is told what becomes of each request: the job, its replica's number, and when."""
 
-    def started(self, job: Job, replica: int, cluster: "CausalCluster") -> None:
-        """Its prefill begins; `job.done_tokens` need not be computed."""
+    def found(self, job: Job, since_tokens: int, replica: int, cluster: "CausalCluster") -> None:
+        """Its tokens from `since_tokens` to `job.done_tokens` need not be computed."""
         ...
 
     def first_token(self, job: Job, replica: int, at_s: float) -> None:
@@ -51,11 +53,15 @@ class CausalCluster:
         self.replicas = tuple(f"r{index}" for index in range(setup.replicas))
         self.now_s = 0.0
         self.nodes = [self._make_replica(n, parameters, observer) for n in range(setup.replicas)]
+        self._caches = [node.cache for node in self.nodes]
         self.transfers = Transfers(
-            setup, [node.cache for node in self.nodes], self.block_bytes, parameters.copy_latency_s
+            setup,
+            self._caches,
+            self.block_bytes,
+            parameters.copy_latency_s,
+            parameters.chunk_tokens * setup.kv_token_bytes,
         )
-        self._expected_s: list[dict[int, float]] = [{} for _ in self.nodes]
-        self._unblocked: list[int] = []
+        self._deliveries = Deliveries(self.nodes, self.transfers, self.block_tokens, self.prefill_s)
 
     def _make_replica(
         self, number: int, parameters: CausalParameters, observer: Observer
@@ -72,8 +78,8 @@ class CausalCluster:
             block_tokens=self.block_tokens,
             chunk_tokens=parameters.chunk_tokens,
             prefill_s=self.prefill_s,
-            ready=lambda job: self._is_ready(number, job),
-            started=lambda job: observer.started(job, number, self),
+            ready=lambda job: self._deliveries.is_ready(number, job, self.now_s),
+            found=lambda job, since: observer.found(job, since, number, self),
             first_token=lambda job, at_s: self._on_first_token(number, job, at_s),
             finished=lambda job, at_s: observer.finished(job, number, at_s),
         )
@@ -110,32 +116,27 @@ class CausalCluster:
     def resident_blocks(self, chain: Sequence[int]) -> list[int]:
         """Leading blocks of `chain` in each replica's HBM, ready to be used."""
         path, limit = self._runs.path(chain), len(chain)
-        return [min(node.cache.matched(path), limit) for node in self.nodes]
+        if not path:
+            return [0] * len(self.nodes)
+        first = path[0]
+        return [
+            min(cache.matched(path), limit) if cache.valid[first] else 0 for cache in self._caches
+        ]
 
     def stored_blocks(self, chain: Sequence[int]) -> list[int]:
         """Leading blocks of `chain` in each replica's HBM, RAM or disk."""
         path, limit = self._runs.path(chain), len(chain)
-        return [min(node.cache.stored(path), limit) for node in self.nodes]
+        if not path:
+            return [0] * len(self.nodes)
+        first = path[0]
+        return [
+            min(cache.stored(path), limit) if cache.holds(first) else 0 for cache in self._caches
+        ]
 
     def pending(self, chain: Sequence[int]) -> list[tuple[int, float]]:
         """Leading blocks each replica will hold, and seconds until then, as estimated."""
         path, limit = self._runs.path(chain), len(chain)
-        return [self._pending_at(number, path, limit) for number in range(len(self.nodes))]
-
-    def _pending_at(self, number: int, path: Path, limit: int) -> tuple[int, float]:
-        expected, cache = self._expected_s[number], self.nodes[number].cache
-        if not expected:
-            return 0, 0.0
-        blocks, ready_s, any_expected = 0, self.now_s, False
-        for run in path:
-            if cache.valid[run] < cache.run_blocks(run):
-                at_s = expected.get(run)
-                if at_s is None:
-                    break
-                any_expected = True
-                ready_s = max(ready_s, at_s)
-            blocks += cache.run_blocks(run)
-        return (min(blocks, limit), ready_s - self.now_s) if any_expected else (0, 0.0)
+        return self._deliveries.pending(path, limit, self.now_s)
 
     def prefill_s(self, tokens: int, context_tokens: int) -> float:
         """Seconds to compute `tokens` after `context_tokens`."""
@@ -145,9 +146,12 @@ class CausalCluster:
         """Seconds from one replica's memory into another's, as the links are now."""
         return self.transfers.seconds(source, target, "hbm", size_bytes)
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
-        """Seconds from the replica's own RAM, as its host link is now."""
-        return self.transfers.seconds(replica, replica, "ram", size_bytes)
+    def load_s(self, replica: int, chain: Sequence[int]) -> float:
+        """Seconds from the replica's own RAM and disk, as its links are now."""
+        path, cache = self._runs.path(chain), self.nodes[replica].cache
+        blocks = min(cache.stored(path), len(chain)) - min(cache.matched(path), len(chain))
+        tier = slowest_tier(cache, path, len(chain))
+        return self.transfers.blocks_s(replica, tier, blocks)
 
     def free_bytes(self) -> list[float]:
         """HBM that nothing holds."""
@@ -159,8 +163,25 @@ class CausalCluster:
         """Queue the arrival `index`; return whether the replica's step changed."""
         if not self._by_priority:
             priority = 0.0
-        arrival, node = self._arrivals[index], self.nodes[replica]
-        path, chain_blocks = self._runs.paths[index], len(arrival.chain)
+        arrival = self._arrivals[index]
+        return self._join(index, arrival, self._runs.paths[index], replica, priority)
+
+    def compute(self, chain: Chain, replica: int) -> bool:
+        """Queue the prefix `chain` to be computed ahead of its requests, behind all of them."""
+        path = self._runs.path(chain)
+        tokens = len(chain) * self.block_tokens
+        ahead = Arrival(self.now_s, chain, self.block_tokens, tokens)
+        return bool(path) and self._join(SPECULATIVE, ahead, path, replica, inf)
+
+    def keep(self, keep: Keep, replica: int) -> None:
+        """Let a prefix go last from the replica's HBM."""
+        path = self._runs.path(keep.chain)
+        self.nodes[replica].cache.keep(path, keep.until_s, self.now_s)
+
+    def _join(
+        self, index: int, arrival: Arrival, path: Path, replica: int, priority: float
+    ) -> bool:
+        node, chain_blocks = self.nodes[replica], len(arrival.chain)
         tokens = arrival.input_tokens + arrival.output_tokens
         extra_blocks = max(0, -(-tokens // self.block_tokens) - chain_blocks)
         if chain_blocks + extra_blocks > node.cache.capacity_blocks:
@@ -168,15 +189,10 @@ class CausalCluster:
                 f"request {index} needs {tokens} tokens of KV; a replica of {self._setup.name} has "
                 f"room for {node.cache.capacity_blocks * self.block_tokens}: choose a larger setup"
             )
-        estimate_s = self._estimate_s(arrival, self._expect(replica, path))
+        estimate_s = self._estimate_s(arrival, self._deliveries.expect(replica, path))
         alone_s = self._estimate_s(arrival, node.cache.matched(path))
         starts_s = self.now_s + node.backlog_s(self.now_s, priority)
-        expected = self._expected_s[replica]
-        for run in path:
-            if node.cache.valid[run] < node.cache.run_blocks(run):
-                # Computed by whoever is first; by this one if it overtakes the others.
-                ready_s = starts_s + (alone_s if run in expected else estimate_s)
-                expected[run] = min(ready_s, expected.get(run, ready_s))
+        self._deliveries.will_compute(replica, path, starts_s + estimate_s, starts_s + alone_s)
         job = Job(
             index=index,
             path=path,
@@ -193,135 +209,19 @@ class CausalCluster:
         hit_tokens = min(blocks * self.block_tokens, arrival.input_tokens - 1)
         return self.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
 
-    def _expect(self, replica: int, path: Path) -> int:
-        """Return how many leading blocks of `path` will be there when a job's turn comes."""
-        cache, expected, count = self.nodes[replica].cache, self._expected_s[replica], 0
-        for run in path:
-            if cache.valid[run] < cache.run_blocks(run) and run not in expected:
-                return count + cache.valid[run]
-            count += cache.run_blocks(run)
-        return count
-
     def start_copy(self, copy: Copy, source: int, target: int) -> None:
-        """Begin `copy` with what the source holds, or plan it for when the source will hold more.
-
-        Nothing happens if the target holds or gets that much already, or has no room for it.
-        """
+        """Begin `copy` with what the source holds; what it will hold follows as it gets there."""
         path = self._runs.path(copy.chain)
-        cache, holder = self.nodes[target].cache, self.nodes[source].cache
-        in_hbm = holder.matched(path)
-        blocks = min(copy.prefix.blocks, max(in_hbm, holder.stored(path)))
-        starts_s = self.now_s
-        coming, wait_s = self._pending_at(source, path, copy.prefix.blocks)
-        if coming > blocks:
-            blocks, starts_s = coming, self.now_s + wait_s
-        inbound = self.transfers.inbound(target, path)
-        already = self.transfers.brings(inbound, path) if inbound else 0
-        if blocks <= max(cache.matched(path), already):
-            return
-        tier = "hbm"
-        if coming < blocks and in_hbm < blocks:
-            tier = "ram" if holder.stored_in_ram(path) >= blocks else "disk"
-        moving = self.transfers.plan(source, target, tier, path, blocks, starts_s, copy)
-        self._expect_transfer(moving)
-        if coming < blocks:
-            self._begin(moving)
-
-    def _expect_transfer(self, moving: Moving) -> None:
-        ends_s = self.transfers.ends_s(moving)
-        for run in moving.path:
-            self._expected_s[moving.target].setdefault(run, ends_s)
-
-    def _begin(self, moving: Moving) -> bool:
-        """Begin a planned transfer; if there is no room for it, its jobs go on without."""
-        if self.transfers.begin(moving, self.now_s):
-            return True
-        self._forget(moving)
-        return False
-
-    def _forget(self, moving: Moving) -> None:
-        for run in moving.path:
-            self._expected_s[moving.target].pop(run, None)
-        self._unblocked.append(moving.target)
-        self.nodes[moving.target].unblock(moving.waiting)
-        moving.waiting = []
+        self._deliveries.start_copy(copy, path, source, target, self.now_s)
 
     def follow_up(self, replica: int) -> list[int]:
-        """Begin, or give up, what waits for KV at `replica`; return whose step changed."""
-        for moving in self.transfers.planned(replica):
-            if self.nodes[replica].cache.matched(moving.path) >= moving.blocks:
-                self._begin(moving)
-            elif self._pending_at(replica, moving.path, moving.blocks)[0] < moving.blocks:
-                self.transfers.give_up(moving)
-                self._forget(moving)
-        woken, self._unblocked = self._unblocked, []
-        return [number for number in woken if self.nodes[number].wake(self.now_s)]
+        """Send on what has got to `replica`; return the replicas whose step changed."""
+        return self._deliveries.follow_up(replica, self.now_s)
 
     def land(self) -> list[int]:
         """Let the transfers land that have come; return the replicas whose step changed."""
-        changed = []
-        for moving in self.transfers.land(self.now_s):
-            self._forget(moving)
-            self._unblocked.append(moving.source)  # what it pinned there may have been in the way
-            changed += self.follow_up(moving.target)
-        return changed
-
-    def _is_ready(self, number: int, job: Job) -> bool:
-        """Whether `job` can start now: no KV is on its way, or could be, that is worth a wait."""
-        cache = self.nodes[number].cache
-        have = cache.matched(job.path)
-        job.done_tokens = min(have * self.block_tokens, job.input_tokens - 1)
-        moving = self.transfers.inbound(number, job.path)
-        if moving is not None and self.transfers.brings(moving, job.path) > have:
-            gain_s = self._compute_s(job, have, self.transfers.brings(moving, job.path))
-            wait_s = self.transfers.ends_s(moving) - self.now_s
-            if wait_s < gain_s and not self._waits_for_itself(number, moving):
-                moving.waiting.append(job)
-                return False
-        return not self._load(number, job, have)
-
-    def _waits_for_itself(self, number: int, moving: Moving) -> bool:
-        """Whether what `moving` brings is, by way of others, to come from replica `number`."""
-        seen = set()
-        while moving.flow is None and moving.source not in seen:
-            if moving.source == number:
-                return True
-            seen.add(moving.source)
-            before = self.transfers.inbound(moving.source, moving.path)
-            if before is None:
-                return False
-            moving = before
-        return moving.flow is None
-
-    def _compute_s(self, job: Job, have: int, blocks: int) -> float:
-        context = have * self.block_tokens
-        tokens = min(blocks * self.block_tokens, job.input_tokens) - context
-        return self.prefill_s(max(0, tokens), context)
-
-    def _load(self, number: int, job: Job, have: int) -> bool:
-        """Begin to load what the replica's own RAM or disk holds of `job`, if that is quicker."""
-        cache = self.nodes[number].cache
-        stored = cache.stored(job.path)
-        if stored <= have or job.loaded_by >= 0:
-            return False
-        tier = "ram" if cache.stored_in_ram(job.path) >= stored else "disk"
-        size_bytes = (stored - have) * self.block_bytes
-        load_s = self.transfers.seconds(number, number, tier, size_bytes)
-        if load_s >= self._compute_s(job, have, stored):
-            return False
-        moving = self.transfers.plan(number, number, tier, job.path, stored, self.now_s)
-        self._expect_transfer(moving)
-        if not self._begin(moving):
-            return False
-        job.loaded_by = moving.number
-        moving.waiting.append(job)
-        return True
+        return self._deliveries.land(self.now_s)
 
     def _on_first_token(self, number: int, job: Job, at_s: float) -> None:
-        expected = self._expected_s[number]
-        for run in job.path:
-            expected.pop(run, None)
-        for moving in self.transfers.planned(number):
-            if self.nodes[number].cache.matched(moving.path) >= moving.blocks:
-                self._begin(moving)
+        self._deliveries.computed(number, job.path, self.now_s)
         self._observer.first_token(job, number, at_s)

@@ -4,6 +4,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import accumulate
 from math import ceil, sqrt
 
 from btb.simulation.runs import Path
@@ -12,6 +13,9 @@ from btb.simulation.tiers import ReplicaCache
 
 MAX_BATCH = 256
 """Requests that run together on one replica; vLLM's default for `max_num_seqs` on such GPUs."""
+
+SPECULATIVE = -1
+"""Number of a job that is no request, but a prefix computed before it is asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +33,11 @@ class Job:
     done_tokens: int = 0
     loaded_by: int = -1
     begun: bool = False
+
+    @property
+    def speculative(self) -> bool:
+        """Whether nobody waits for it."""
+        return self.index == SPECULATIVE
 
     def __lt__(self, other: "Job") -> bool:
         """Whether this one is served first: by priority, then by arrival."""
@@ -56,8 +65,8 @@ class Replica:
     traffic hides behind the compute. Without a prefill it is a decode step: weights and KV.
 
     `ready` is asked before a job starts; it says whether its KV is all here that is worth waiting
-    for, and may start to load it. `started`, `first_token` and `finished` are told what becomes of
-    it.
+    for, and may start to load it. `found`, `first_token` and `finished` are told what becomes of
+    it: that its prompt need not be computed from a token on up to `done_tokens`, and so on.
     """
 
     def __init__(
@@ -69,7 +78,7 @@ class Replica:
         chunk_tokens: int,
         prefill_s: Callable[[int, int], float],
         ready: Callable[[Job], bool],
-        started: Callable[[Job], None],
+        found: Callable[[Job, int], None],
         first_token: Callable[[Job, float], None],
         finished: Callable[[Job, float], None],
     ) -> None:
@@ -78,7 +87,7 @@ class Replica:
         self._block_tokens = block_tokens
         self._chunk_tokens = chunk_tokens
         self._ready = ready
-        self._started = started
+        self._found = found
         self._first_token = first_token
         self._finished = finished
         self._step_s = setup.decode_step_s(0.0)
@@ -91,7 +100,10 @@ class Replica:
         self._context_tokens = 0
         self.step: Step | None = None
         self.queued_s = 0.0
+        self.speculated_s = 0.0
+        self.speculated_tokens = 0
         self._current_ends_s = 0.0
+        self._line: tuple[list[float], list[float]] | None = None
 
     @property
     def load(self) -> int:
@@ -103,27 +115,59 @@ class Replica:
 
         With a `priority`, only what would be served before it.
         """
-        left_s = max(0.0, self._current_ends_s - now_s)
+        left_s = self._current_ends_s - now_s
+        if left_s <= 0.0:
+            left_s = 0.0
         if priority is None:
             return self.queued_s + left_s
-        if self.current is not None and self.current.priority > priority and self.step is not None:
+        current = self.current
+        if current is not None and current.priority > priority and self.step is not None:
             left_s = min(left_s, max(0.0, self.step.ends_s - now_s))
-        ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
-        return left_s + sum(job.estimate_s for job in self.waiting[:ahead])
+        if not self.waiting:
+            return left_s
+        priorities, until_s = self._line or self._line_up()
+        return left_s + until_s[bisect_right(priorities, priority)]
 
     def behind(self, priority: float) -> int:
         """Return how many waiting jobs one with `priority` would overtake, or are blocked."""
-        ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
-        return len(self.waiting) - ahead + self.blocked
+        if not self.waiting:
+            return self.blocked
+        priorities, _ = self._line or self._line_up()
+        return len(priorities) - bisect_right(priorities, priority) + self.blocked
+
+    def _line_up(self) -> tuple[list[float], list[float]]:
+        """Return the priorities of those that wait, and the work ahead of each and of one more."""
+        priorities = [job.priority for job in self.waiting]
+        until_s = [0.0, *accumulate(job.estimate_s for job in self.waiting)]
+        self._line = priorities, until_s
+        return self._line
+
+    def computing(self, path: Path) -> int:
+        """Return how many leading blocks of `path` will be here when the present step ends."""
+        job = self.current
+        if job is None or self.step is None:
+            return 0
+        shared = self._shared_blocks(job.path, path)
+        return min(shared, (job.done_tokens + self.step.tokens) // self._block_tokens)
+
+    def _shared_blocks(self, path: Path, other: Path) -> int:
+        shared = 0
+        for ours, theirs in zip(path, other, strict=False):
+            if ours != theirs:
+                break
+            shared += self.cache.run_blocks(ours)
+        return shared
 
     def join(self, job: Job, now_s: float) -> bool:
         """Queue `job`; return whether the replica's step changed."""
+        self._line = None
         insort(self.waiting, job)
         self.queued_s += job.estimate_s
         return self.wake(now_s)
 
     def unblock(self, jobs: list[Job]) -> None:
         """Put back `jobs` that waited for KV. `wake` begins them."""
+        self._line = None
         self.blocked -= len(jobs)
         for job in jobs:
             insort(self.waiting, job)
@@ -149,13 +193,14 @@ class Replica:
         self.step = None
         self._decoded(step.steps, now_s)
         if step.tokens:
-            self._prefilled(step.tokens, now_s)
+            self._prefilled(step, now_s)
         self._next(now_s)
 
     def _next(self, now_s: float) -> None:
         self._choose(now_s)
         job = self.current
         if job is not None:
+            self._take_in(job)
             tokens = min(self._chunk_tokens, job.input_tokens - job.done_tokens)
             took_s = self._prefill_s(tokens, job.done_tokens)
             took_s += self._kv_token_s * self._context_tokens
@@ -165,6 +210,13 @@ class Replica:
             steps = self._running[0][0] - self._steps_done
             self.step = Step(now_s, now_s + self._decode_s(steps), 0, steps)
 
+    def _take_in(self, job: Job) -> None:
+        """Go on from where KV that came meanwhile ends."""
+        here = min(self.cache.matched(job.path) * self._block_tokens, job.input_tokens - 1)
+        if here > job.done_tokens:
+            before, job.done_tokens = job.done_tokens, here
+            self._found(job, before)
+
     def _choose(self, now_s: float) -> None:
         """Begin the first job that is ready, if it goes before the one that is being computed."""
         if len(self._running) >= MAX_BATCH:
@@ -172,11 +224,12 @@ class Replica:
         while self.waiting and (
             self.current is None or self.waiting[0].priority < self.current.priority
         ):
+            self._line = None
             job = self.waiting.pop(0)
             if not self._ready(job):
                 self.blocked += 1
                 continue
-            if not self.cache.reserve(job.path, job.chain_blocks, job.extra_blocks):
+            if not self.cache.reserve(job.path, job.chain_blocks, job.extra_blocks, now_s=now_s):
                 insort(self.waiting, job)
                 return
             if self.current is not None:
@@ -188,30 +241,31 @@ class Replica:
             self.current = job
             if not job.begun:
                 job.begun = True
-                self._started(job)
+                self._found(job, 0)
 
     def _put_back(self, job: Job, overtaken_by: Job) -> None:
         """Queue `job` again; what it shares with the one that overtakes it is computed by that."""
         self.cache.release(job.path, job.extra_blocks)
-        shared = 0
-        for ours, theirs in zip(job.path, overtaken_by.path, strict=False):
-            if ours != theirs:
-                break
-            shared += self.cache.run_blocks(ours)
+        shared = self._shared_blocks(job.path, overtaken_by.path)
         done_tokens = max(job.done_tokens, shared * self._block_tokens)
         done_tokens = min(done_tokens, job.input_tokens - 1)
         job.estimate_s = self._prefill_s(job.input_tokens - done_tokens, done_tokens)
         self.queued_s += job.estimate_s
         insort(self.waiting, job)
 
-    def _prefilled(self, tokens: int, now_s: float) -> None:
+    def _prefilled(self, step: Step, now_s: float) -> None:
         job = self.current
         assert job is not None
-        job.done_tokens += tokens
+        job.done_tokens += step.tokens
+        origin = None
+        if job.speculative:
+            origin = SPECULATIVE
+            self.speculated_s += step.ends_s - step.started_s
+            self.speculated_tokens += step.tokens
         if job.done_tokens < job.input_tokens:
-            self.cache.fill(job.path, job.done_tokens // self._block_tokens)
+            self.cache.fill(job.path, job.done_tokens // self._block_tokens, origin)
             return
-        self.cache.fill(job.path, job.chain_blocks)
+        self.cache.fill(job.path, job.chain_blocks, origin)
         self.current = None
         self._current_ends_s = now_s
         self._first_token(job, now_s)
