@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
-from models.base import CountModel, Features, TrainedModel
+from models.base import Features, Fitted, Learner
 
 FIRST_FIT = 2_000
 """Labels at which models are fitted for the first time; then at twice as many, and so on."""
@@ -26,8 +26,8 @@ class FittingLog:
         Of their draws.
     """
 
-    def __init__(self, models: Sequence[CountModel], seed: int) -> None:
-        self._models = [model for model in models if isinstance(model, TrainedModel)]
+    def __init__(self, models: Sequence[Learner], seed: int) -> None:
+        self._models = [model for model in models if isinstance(model, Fitted)]
         self._seed = seed
         self._labels: deque[tuple[Features, int]] = deque(maxlen=MOST_KEPT)
         self._seen = self._fitted = 0

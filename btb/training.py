@@ -11,7 +11,7 @@ from btb.traces import Trace
 from forecasting.labels import LabelQueue
 from forecasting.quality import Quality, Scores
 from forecasting.tracker import PrefixTracker, Sample
-from models.base import CountModel
+from models.base import Learner
 from models.checkpoint import Checkpoint
 from models.counts import Counts
 from models.ewma import Ewma
@@ -36,7 +36,7 @@ FEWEST_ARRIVALS = 10
 CHAMPION = "champion"
 """Name of the learner that was the best so far, where it goes along."""
 
-LearnerModels = Mapping[float, CountModel]
+LearnerModels = Mapping[float, Learner]
 """A model a horizon in seconds."""
 
 

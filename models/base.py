@@ -65,8 +65,8 @@ class CountModel(Learner, Protocol):
 
 
 @runtime_checkable
-class TrainedModel(CountModel, Protocol):
-    """A model of which a part is fitted to a log, all at once, and frozen until the next fit.
+class Fitted(Protocol):
+    """A learner of which a part is fitted to a log, all at once, and frozen until the next fit.
 
     Before the first fit it does without. Afterwards `learn_one` leaves that part as it is, and only
     adjusts the scale and the spread of what it says, or its weight.
@@ -84,3 +84,7 @@ class TrainedModel(CountModel, Protocol):
             learn from; the model is as it was then.
         """
         ...
+
+
+class TrainedModel(CountModel, Fitted, Protocol):
+    """A model that is kept, and fitted to logs."""

@@ -1,9 +1,11 @@
 """`btb train`: learn from a logged trace, and score what was learnt."""
 
+import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +23,11 @@ from btb.tracking import load_checkpoint
 from btb.training import CHAMPION, LearnerModels, Pass, check_prefixes, run_pass, trained
 from forecasting.forecaster import BOUNDARY_TOKENS
 from models import DEFAULT, MODELS
+from models.ablation import GROUPS, Without
 from models.checkpoint import Checkpoint, save
+
+WITHOUT = "without "
+"""How the names of learners begin that a group of features is kept from."""
 
 
 def train(
@@ -42,6 +48,10 @@ def train(
             metavar="WHEN", help="Of log folders of btb serve: from then on. 2h, or a time."
         ),
     ] = None,
+    ablation: Annotated[
+        bool,
+        typer.Option("--ablation", help="Also learn without each group of features, to compare."),
+    ] = False,
     boundary_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="Depth of the prefixes to forecast, in tokens.")
     ] = BOUNDARY_TOKENS,
@@ -78,6 +88,8 @@ def train(
 
     btb train more.jsonl.zst --model models:/chat@champion --name chat
 
+    btb train day/ --ablation --no-mlflow
+
     btb train log --since 24h --model models:/chat@champion --name chat
     """
     for path in (out, json_to):
@@ -101,9 +113,10 @@ def train(
             from btb.commands.train_log import train_logged
 
             settings = {"model": model, "start_spread_s": start_spread, "seed": seed}
-            outcome, registered = train_logged(start, windows, name, settings, _learn)
+            learn = partial(_learn, ablation=ablation, seed=seed)
+            outcome, registered = train_logged(start, windows, name, settings, learn)
         else:
-            outcome = _learn(start, windows, None, frozen=False)
+            outcome = _learn(start, windows, None, frozen=False, ablation=ablation, seed=seed)
         if out is not None:
             save(trained(start, windows), out)
         sentence = verdict(outcome, start.name)
@@ -113,26 +126,41 @@ def train(
         return
     console = Console()
     print_windows(windows, outcome, console)
-    print_pass(outcome, shown(outcome, start.name), console)
+    print_pass(outcome, [*shown(outcome, start.name), *_without(outcome)], console)
     for line in filter(None, (sentence, registered)):
         console.print(f"[bold]{escape(line)}[/]", highlight=False)
 
 
 def _learn(
-    start: Checkpoint, windows: Sequence[Trace], champion: Checkpoint | None, frozen: bool
+    start: Checkpoint,
+    windows: Sequence[Trace],
+    champion: Checkpoint | None,
+    frozen: bool,
+    *,
+    ablation: bool,
+    seed: int,
 ) -> Pass:
     """Run the pass, counting requests on stderr; the champion, if any, goes along."""
     learners: dict[str, LearnerModels] = {start.name: start.models}
     if champion is not None:
         learners[CHAMPION] = champion.models
+    if ablation:
+        for group, names in GROUPS.items():
+            fresh = copy.deepcopy(start.models)
+            learners[f"{WITHOUT}{group}"] = {h: Without(one, names) for h, one in fresh.items()}
     with counting(f"training {start.name}") as on_rows:
         return run_pass(
             windows,
             learners,
             boundary_tokens=start.boundary_tokens,
             frozen=(CHAMPION,) if frozen else (),
+            seed=seed,
             on_rows=on_rows,
         )
+
+
+def _without(outcome: Pass) -> list[str]:
+    return [name for name in outcome.qualities if name.startswith(WITHOUT)]
 
 
 def _claim(path: Path | None) -> None:
