@@ -16,7 +16,8 @@ from btb.training import Pass, run_pass
 from forecasting.arrival import Arrival
 from models import make_models
 from models.base import CountModel, Features
-from models.checkpoint import load
+from models.checkpoint import Checkpoint, from_json, load, to_json
+from models.combiner import TRAINED, Combined
 from models.counts import Counts
 from models.ewma import Ewma
 
@@ -198,3 +199,13 @@ def test_a_wrong_option_is_refused_before_training(
     assert isinstance(refused.exception, ConfigError)
     assert message in str(refused.exception)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["trace.jsonl"]
+
+
+def test_trees_are_fitted_on_the_way_and_kept_in_the_checkpoint(tmp_path: Path) -> None:
+    day = windows_of(tmp_path / "day", "fanout", 1, bursts="6", size="300", span_s="40")
+    model = Combined(5.0)
+    outcome = run_pass(day, {"combined": {5.0: model}}, boundary_tokens=2048)
+    assert outcome.samples > 1800
+    assert TRAINED in model.weights
+    text = to_json(Checkpoint("combined", {5.0: model}, 2048))
+    assert TRAINED in from_json(text).models[5.0].to_state()["experts"]  # type: ignore[operator]
