@@ -17,6 +17,8 @@ from policies.early_rdma import EarlyRdma
 from policies.errors import PolicyError
 from policies.fixed import LeastLoad, RandomReplica, RoundRobin
 from policies.kv_cost import KvCost
+from policies.llmd_burst import LlmdBurst
+from policies.mooncake_heat import MooncakeHeat
 from policies.order import Ordered
 
 ENTRY_POINTS = "btb.policies"
@@ -31,10 +33,14 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     "cache_aware": CacheAware,
     "kv_cost": KvCost,
     "early_rdma": EarlyRdma,
+    "mooncake_heat": MooncakeHeat,
+    "llmd_burst": LlmdBurst,
     "btb": Btb,
     "ordered_least_load": partial(Ordered, policy=LeastLoad),
     "ordered_cache_aware": partial(Ordered, policy=CacheAware),
     "ordered_early_rdma": partial(Ordered, policy=EarlyRdma),
+    "ordered_mooncake_heat": partial(Ordered, policy=MooncakeHeat),
+    "ordered_llmd_burst": partial(Ordered, policy=LlmdBurst),
     "article_cache_aware": ArticleCacheAware,
     "article_early_rdma": partial(EarlyRdma, fallback=ArticleCacheAware),
 }
