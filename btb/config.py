@@ -42,12 +42,21 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """How the policy is watched: `policies.guarded` has the modes and what `holdout` is."""
+
+    mode: str = "enforce"
+    holdout: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How much is taken before the answer is a refusal.
 
     `outstanding` requests are remembered until their outcome comes or `outcome_timeout_s` is over.
     `late_s` and `early_s` bound how far a given `at_s` may be from the service's clock.
-    `unfed_arrivals` may wait for the log and the forecaster together.
+    `unfed_arrivals` may wait for the log and the forecaster together. A decision that takes longer
+    than `decision_s` is replaced, and the policy is not asked for a while.
     """
 
     body_bytes: int = 8_000_000
@@ -62,6 +71,7 @@ class Limits:
     late_s: float = 5.0
     early_s: float = 1.0
     connections: int = 1_024
+    decision_s: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class Config:
     copies: bool = True
     server: Server = field(default_factory=Server)
     log: LogSettings = field(default_factory=LogSettings)
+    guard: GuardSettings = field(default_factory=GuardSettings)
     limits: Limits = field(default_factory=Limits)
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
 

@@ -152,9 +152,11 @@ def test_the_table_of_policies_has_all_of_them_with_their_defaults() -> None:
         if shown[name] == "as above":
             continue
         known = inspect.signature(make).parameters
-        defaults = {key: known[key].default for key in settable_parameters(make)}
-        found = {key: float(value) for key, value in re.findall(r"`(\w+)` ([\d.]+)", shown[name])}
-        assert found == defaults, name
+        defaults = {
+            key: known[key].default if kind is str else f"{known[key].default:g}"
+            for key, kind in settable_parameters(make).items()
+        }
+        assert dict(re.findall(r"`(\w+)` (-?[\w.]+)", shown[name])) == defaults, name
 
 
 def test_every_assumption_of_an_engine_is_in_the_docs() -> None:

@@ -1,5 +1,6 @@
 """The addresses of the service. Each handler takes its arguments apart, and no more."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -9,6 +10,7 @@ from btb.service.answers import (
     AcceptedAnswer,
     ForecastAnswer,
     ForecastsAnswer,
+    GuardAnswer,
     HealthAnswer,
     OutcomeAnswer,
     PoliciesAnswer,
@@ -115,6 +117,14 @@ async def delete_replica(name: ReplicaName, service: Here) -> None:
 async def get_policies(service: Here) -> PoliciesAnswer:
     """List the policies that there are."""
     return list_policies(service.config.policy)
+
+
+@api.get("/v1/guard", tags=["routing"])
+async def get_guard(service: Here) -> GuardAnswer:
+    """Show whether the policy decides, and what became of its decisions."""
+    state = service.parts.guard.state
+    stopped = service.parts.clock.now_s() < state.stopped_until_s
+    return GuardAnswer(stopped=stopped, **asdict(state))
 
 
 @api.get("/healthz", tags=["operation"])

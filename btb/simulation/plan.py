@@ -18,6 +18,7 @@ from models import MODELS, make_models
 from models.checkpoint import Checkpoint, to_json
 from policies.base import Policy
 from policies.errors import PolicyError
+from policies.guarded import Guarded
 from policies.registry import make_policy
 
 NO_STAND_INS: Mapping[str, str] = {}
@@ -173,5 +174,6 @@ def _known(option: str, name: str, names: Iterable[str]) -> None:
 
 
 def _source_digest(policy: Policy) -> str:
-    source = inspect.getsourcefile(type(policy))
+    inside = policy.inside if isinstance(policy, Guarded) else policy
+    source = inspect.getsourcefile(type(inside))
     return sha256(Path(source).read_bytes()).hexdigest() if source else ""
