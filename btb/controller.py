@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
-from policies.base import ClusterView, Decision, Feedback, Policy
+from policies.base import (
+    Anticipating,
+    ClusterView,
+    Decision,
+    Due,
+    Feedback,
+    Foresight,
+    Policy,
+)
 
 MAX_UNANSWERED = 100_000
 """Decisions kept until their feedback comes; the oldest are forgotten past this."""
@@ -38,6 +46,24 @@ class Controller:
             if len(self._unanswered) > MAX_UNANSWERED:
                 self._unanswered.popitem(last=False)
         return decision
+
+    @property
+    def anticipates(self) -> bool:
+        """Whether `tick` has anything to say, ever."""
+        return isinstance(self._policy, Anticipating) and self._policy.lead_s > 0.0
+
+    def tick(self, now_s: float, cluster: ClusterView) -> Foresight:
+        """Say what to do ahead of bursts that are due; to be asked about once a second.
+
+        Looks at what is due, not at all that is known, so it costs little when nothing is.
+        """
+        policy, forecaster = self._policy, self._forecaster
+        if not isinstance(policy, Anticipating) or policy.lead_s <= 0.0:
+            return Foresight()
+        forecaster.advance(now_s)
+        found = forecaster.due(now_s, policy.lead_s)
+        due = [Due(forecast, forecaster.chain(forecast.prefix.key)) for forecast in found]
+        return policy.anticipate(due, cluster, now_s)
 
     def on_first_token(self, feedback: Feedback) -> None:
         """Tell the policy what its decision about this request was worth."""

@@ -113,6 +113,23 @@ class Forecaster:
         likely.sort(key=lambda one: -one[0])
         return [self._forecast(node, now_s) for _, node in likely]
 
+    def chain(self, key: int) -> tuple[int, ...]:
+        """Return the whole chain up to the block `key`; empty if it is unknown.
+
+        >>> forecaster = Forecaster({}, boundary_tokens=512)
+        >>> forecaster.observe(Arrival(0.0, (7, 8, 9), block_tokens=512, input_tokens=1536))
+        >>> forecaster.chain(8)
+        (7, 8)
+        """
+        node = self._tracker.find(key)
+        if node is None:
+            return ()
+        runs = [node.blocks[: node.blocks.index(key) + 1]]
+        while node.parent is not None:
+            node = node.parent
+            runs.append(node.blocks)
+        return tuple(block for run in reversed(runs) for block in run)
+
     def tallies(self) -> dict[str, int]:
         """Return how many arrivals and samples were taken, and what was not, by name."""
         tracker = self._tracker

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
@@ -83,7 +83,7 @@ class ClusterView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One prefix to be moved to one replica.
+    """One prefix to be moved to one replica, or up from its own RAM or disk: `source` is `target`.
 
     `deadline_s` is the time, on the arrivals' clock, by which it has to be there to be of use;
     infinite for none. `value_s` is the delay that it is expected to save, summed over requests,
@@ -102,8 +102,41 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """A prefix that goes last of all from a replica's HBM until `until_s`.
+
+    Where that is in the past it goes first: it has served its time.
+    """
+
+    chain: Chain
+    replica: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """A prefix that nobody holds, to be computed while its replica is idle, before it is asked for.
+
+    Requests go before it. `reason` is a sentence for a person.
+    """
+
+    chain: Chain
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What is done between requests, ahead of those that are expected."""
+
+    copies: tuple[Copy, ...] = ()
+    keeps: tuple[Keep, ...] = ()
+    computes: tuple[Compute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """Where a request goes, best replica first, and which copies start now.
+    """Where a request goes, best replica first, and which copies and keeps start now.
 
     Of requests that wait on one replica the one with the lowest `priority` is served first, as by
     vLLM's priority scheduling; equal ones in order of arrival.
@@ -113,6 +146,7 @@ class Decision:
     copies: tuple[Copy, ...] = ()
     reason: str = ""
     priority: float = 0.0
+    keeps: tuple[Keep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +184,30 @@ class Policy(Protocol):
 
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
         """Take in what came of an earlier decision. A fixed rule does nothing here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A prefix whose next burst may begin soon: the forecast for it, and its chain."""
+
+    forecast: Forecast
+    chain: Chain
+
+
+@runtime_checkable
+class Anticipating(Policy, Protocol):
+    """A policy that also acts between requests, ahead of bursts that are forecast."""
+
+    @property
+    def lead_s(self) -> float:
+        """How far ahead `anticipate` looks, in seconds; 0, and it is not asked, for never."""
+        ...
+
+    def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
+        """Return what to do ahead of bursts that may begin within `lead_s`.
+
+        `due` are those, the likeliest first; none of them has begun. Asked about once a second,
+        also when nothing is due.
+        """
         ...

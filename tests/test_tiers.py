@@ -16,14 +16,14 @@ def cache(hbm_blocks: int = 16, ram_blocks: int = 100) -> ReplicaCache:
 
 def serve(cache: ReplicaCache, path: tuple[int, ...]) -> None:
     blocks = sum(BLOCKS[run] for run in path)
-    assert cache.reserve(path, blocks)
+    assert cache.reserve(path, blocks, now_s=0.0)
     cache.fill(path, blocks)
     cache.release(path)
 
 
 def test_a_block_counts_only_once_it_is_filled() -> None:
     held = cache()
-    assert held.reserve((0, 1), 13)
+    assert held.reserve((0, 1), 13, now_s=0.0)
     assert held.matched((0, 1)) == 0
     held.fill((0, 1), 6)
     assert held.matched((0, 1)) == 6
@@ -35,7 +35,7 @@ def test_a_block_counts_only_once_it_is_filled() -> None:
 def test_a_prefix_loses_its_tail_before_its_head() -> None:
     held = cache(hbm_blocks=16)
     serve(held, (0, 1))
-    assert held.reserve((3,), 4, extra_blocks=1)
+    assert held.reserve((3,), 4, extra_blocks=1, now_s=0.0)
     # 13 + 5 blocks in 16: two go, from the end of what was used longest ago.
     assert held.matched((0, 1)) == 11
     assert held.used_blocks == 16
@@ -44,7 +44,7 @@ def test_a_prefix_loses_its_tail_before_its_head() -> None:
 def test_what_hbm_evicts_is_in_ram_and_continues_there() -> None:
     held = cache(hbm_blocks=16)
     serve(held, (0, 1))
-    assert held.reserve((3,), 4, extra_blocks=12)
+    assert held.reserve((3,), 4, extra_blocks=12, now_s=0.0)
     assert held.matched((0, 1)) == 0
     assert held.stored((0, 1)) == 13
 
@@ -53,15 +53,15 @@ def test_a_pinned_prefix_is_never_evicted() -> None:
     held = cache(hbm_blocks=16)
     serve(held, (0, 1))
     held.pin((0, 1))
-    assert not held.reserve((3,), 4)
+    assert not held.reserve((3,), 4, now_s=0.0)
     assert held.matched((0, 1)) == 13
     held.release((0, 1))
-    assert held.reserve((3,), 4)
+    assert held.reserve((3,), 4, now_s=0.0)
 
 
 def test_a_transfer_that_fails_leaves_nothing_visible_and_no_place_lost() -> None:
     held = cache()
-    assert held.reserve((0,), 10)
+    assert held.reserve((0,), 10, now_s=0.0)
     held.release((0,))
     assert held.matched((0,)) == 0
     assert held.used_blocks == 0
@@ -115,7 +115,7 @@ def test_pins_and_reservations_always_balance(steps: list[tuple[tuple[int, ...],
     for path, close in steps:
         if close and open_paths:
             held.release(open_paths.pop())
-        elif held.reserve(path, sum(BLOCKS[run] for run in path)):
+        elif held.reserve(path, sum(BLOCKS[run] for run in path), now_s=0.0):
             open_paths.append(path)
         assert 0 <= held.used_blocks <= 25
     for path in open_paths:
@@ -125,7 +125,7 @@ def test_pins_and_reservations_always_balance(steps: list[tuple[tuple[int, ...],
 
 def test_extra_blocks_are_given_back() -> None:
     held = cache()
-    assert held.reserve((), 0, extra_blocks=9)
+    assert held.reserve((), 0, extra_blocks=9, now_s=0.0)
     assert held.free_blocks == 7
     held.release((), extra_blocks=9)
     assert held.free_blocks == 16
@@ -135,7 +135,7 @@ def test_a_reservation_that_does_not_fit_changes_nothing() -> None:
     held = cache(hbm_blocks=12)
     serve(held, (3,))
     before = (held.used_blocks, list(held.valid))
-    assert not held.reserve((0, 1), 13)
+    assert not held.reserve((0, 1), 13, now_s=0.0)
     assert (held.used_blocks, list(held.valid)) == before
     with pytest.raises(KeyError):
         _ = held.origin[0]

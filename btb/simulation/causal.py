@@ -10,12 +10,12 @@ import numpy as np
 from btb.controller import Controller
 from btb.simulation.cluster import CausalCluster
 from btb.simulation.parameters import CausalParameters
-from btb.simulation.replica import Job
+from btb.simulation.replica import SPECULATIVE, Job
 from btb.simulation.result import Result, Transfer
 from btb.simulation.setups import Setup
 from btb.simulation.transfers import Moving
 from forecasting.arrival import Arrival
-from policies.base import Feedback
+from policies.base import Copy, Feedback, Keep
 
 ASSUMPTIONS = (
     "A block can be used, and copied, from the moment it has been computed or received.",
@@ -37,6 +37,9 @@ ASSUMPTIONS = (
 
 DEFAULTS = CausalParameters()
 
+TICK_S = 1.0
+"""How often a policy that anticipates is asked, between arrivals too."""
+
 
 class _Loop:
     """The event loop: arrivals, ends of replicas' steps, transfers that land, in order of time."""
@@ -45,25 +48,48 @@ class _Loop:
         self._cluster = cluster
         self._controller = controller
         self._ends: list[tuple[float, int]] = []
+        self._tick_s = inf
         self._number = {name: index for index, name in enumerate(cluster.replicas)}
         self._reasons: dict[str, int] = {}
 
     def run(self, arrivals: Sequence[Arrival]) -> dict[str, int]:
         """Route all `arrivals`, run the replicas dry, and return the reasons, counted."""
         cluster = self._cluster
+        if arrivals and self._controller.anticipates:
+            self._tick_s = arrivals[0].at_s + TICK_S
         for index, arrival in enumerate(arrivals):
+            while self._tick_s <= arrival.at_s:
+                self._tick()
             self._until(arrival.at_s)
             cluster.now_s = arrival.at_s
             decision = self._controller.on_arrival(arrival, cluster)
             reason = decision.reason
             self._reasons[reason] = self._reasons.get(reason, 0) + 1
-            for copy in decision.copies:
-                cluster.start_copy(copy, self._number[copy.source], self._number[copy.target])
+            self._carry_out(decision.copies, decision.keeps)
             replica = self._number[decision.ranked[0]]
             if cluster.enqueue(index, replica, decision.priority):
                 self._watch(replica)
         self._until(inf)
         return self._reasons
+
+    def _tick(self) -> None:
+        """Let the policy act ahead of what it expects."""
+        cluster, now_s = self._cluster, self._tick_s
+        self._until(now_s)
+        cluster.now_s = now_s
+        self._tick_s += TICK_S
+        ahead = self._controller.tick(now_s, cluster)
+        self._carry_out(ahead.copies, ahead.keeps)
+        for compute in ahead.computes:
+            replica = self._number[compute.replica]
+            if cluster.compute(compute.chain, replica):
+                self._watch(replica)
+
+    def _carry_out(self, copies: Sequence[Copy], keeps: Sequence[Keep]) -> None:
+        for copy in copies:
+            self._cluster.start_copy(copy, self._number[copy.source], self._number[copy.target])
+        for keep in keeps:
+            self._cluster.keep(keep, self._number[keep.replica])
 
     def _until(self, at_s: float) -> None:
         """Let all happen that happens up to `at_s`."""
@@ -104,9 +130,12 @@ class _Recorder:
         self.finished_s = np.full(size, np.nan)
         self.replica = np.zeros(size, dtype=np.int64)
         self.hits = {t: np.zeros(size, dtype=np.int64) for t in ("hbm", "copied", "ram", "disk")}
+        self.speculated_used_tokens = 0
 
     def started(self, job: Job, replica: int, cluster: CausalCluster) -> None:
         """Note what `job` found, by where it came from, and which transfers it used."""
+        if job.speculative:
+            return
         left, cache = job.done_tokens, cluster.nodes[replica].cache
         for run in job.path:
             if left <= 0:
@@ -114,17 +143,22 @@ class _Recorder:
             tokens = min(left, cache.valid[run] * cluster.block_tokens)
             left -= tokens
             tier, origin = "hbm", cache.origin.get(run)
-            if origin is not None:
+            if origin == SPECULATIVE:
+                self.speculated_used_tokens += cache.valid[run] * cluster.block_tokens
+                del cache.origin[run]
+            elif origin is not None:
                 moving = cluster.transfers.all[origin]
                 moving.used = True
-                if moving.copy is not None:
+                if moving.source != moving.target:
                     tier = "copied"
-                elif origin == job.loaded_by:
+                elif moving.copy is not None or origin == job.loaded_by:
                     tier = moving.tier
             self.hits[tier][job.index] += tokens
 
     def first_token(self, job: Job, replica: int, at_s: float) -> None:
         """Note the TTFT, and let the controller know."""
+        if job.speculative:
+            return
         arrival = self._arrivals[job.index]
         ttft_s = at_s - arrival.at_s
         self.ttft_s[job.index] = ttft_s
@@ -135,11 +169,13 @@ class _Recorder:
 
     def finished(self, job: Job, replica: int, at_s: float) -> None:
         """Note when the last token came."""
-        self.finished_s[job.index] = at_s
+        if not job.speculative:
+            self.finished_s[job.index] = at_s
 
     def result(self, cluster: CausalCluster, reasons: dict[str, int]) -> Result:
         """Return all of it."""
         assert not np.isnan(self.finished_s).any(), "a request was lost"
+        speculated_tokens = sum(node.speculated_tokens for node in cluster.nodes)
         return Result(
             arrived_s=np.array([arrival.at_s for arrival in self._arrivals]),
             ttft_s=self.ttft_s,
@@ -149,6 +185,9 @@ class _Recorder:
             hit_tokens=self.hits,
             transfers=tuple(_transfer(m) for m in cluster.transfers.all if m.flow is not None),
             decisions=reasons,
+            speculated_s=sum(node.speculated_s for node in cluster.nodes),
+            speculated_tokens=speculated_tokens,
+            unused_speculated_tokens=max(0, speculated_tokens - self.speculated_used_tokens),
         )
 
 

@@ -86,6 +86,7 @@ def save_outcome(path: Path, outcome: Outcome) -> None:
         values = [getattr(transfer, name) for transfer in result.transfers]
         columns[f"transfer_{name}"] = np.array(values, dtype=kind)
     columns["decisions"] = np.array(json.dumps(result.decisions))
+    columns |= {name: np.array(getattr(result, name)) for name in _NUMBERS}
     columns["cpu_s"] = np.array(outcome.cpu_s)
     columns["notes"] = np.array(json.dumps(outcome.notes))
     half = path.with_suffix(f".{os.getpid()}.part")
@@ -116,10 +117,13 @@ def _unpack(stored: dict[str, NDArray[Any]]) -> Outcome:
         },
         transfers=tuple(Transfer(**dict(zip(columns, row, strict=True))) for row in rows),
         decisions=json.loads(str(stored["decisions"])),
+        **{name: kind(stored[name]) for name, kind in _NUMBERS.items()},
     )
     notes = tuple(json.loads(str(stored["notes"])))
     return Outcome(result, float(stored["cpu_s"]), notes)
 
+
+_NUMBERS = {"speculated_s": float, "speculated_tokens": int, "unused_speculated_tokens": int}
 
 _ARRAYS = ("arrived_s", "ttft_s", "finished_s", "replica", "input_tokens")
 

@@ -1,17 +1,18 @@
 """The causal engine's replicas: as a policy sees them, and what can be done to them."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Protocol
 
 from btb.errors import ConfigError
 from btb.simulation.parameters import CausalParameters
-from btb.simulation.replica import Job, Replica
+from btb.simulation.replica import SPECULATIVE, Job, Replica
 from btb.simulation.runs import Path, cut_into_runs
 from btb.simulation.setups import Setup
 from btb.simulation.tiers import ReplicaCache
 from btb.simulation.transfers import Moving, Transfers
 from forecasting.arrival import Arrival
-from policies.base import Copy
+from policies.base import Chain, Copy, Keep
 
 
 class Observer(Protocol):
@@ -159,8 +160,25 @@ class CausalCluster:
         """Queue the arrival `index`; return whether the replica's step changed."""
         if not self._by_priority:
             priority = 0.0
-        arrival, node = self._arrivals[index], self.nodes[replica]
-        path, chain_blocks = self._runs.paths[index], len(arrival.chain)
+        arrival = self._arrivals[index]
+        return self._join(index, arrival, self._runs.paths[index], replica, priority)
+
+    def compute(self, chain: Chain, replica: int) -> bool:
+        """Queue the prefix `chain` to be computed ahead of its requests, behind all of them."""
+        path = self._runs.path(chain)
+        tokens = len(chain) * self.block_tokens
+        ahead = Arrival(self.now_s, chain, self.block_tokens, tokens)
+        return bool(path) and self._join(SPECULATIVE, ahead, path, replica, inf)
+
+    def keep(self, keep: Keep, replica: int) -> None:
+        """Let a prefix go last from the replica's HBM, or first if its time is over."""
+        path = self._runs.path(keep.chain)
+        self.nodes[replica].cache.keep(path, keep.until_s, self.now_s)
+
+    def _join(
+        self, index: int, arrival: Arrival, path: Path, replica: int, priority: float
+    ) -> bool:
+        node, chain_blocks = self.nodes[replica], len(arrival.chain)
         tokens = arrival.input_tokens + arrival.output_tokens
         extra_blocks = max(0, -(-tokens // self.block_tokens) - chain_blocks)
         if chain_blocks + extra_blocks > node.cache.capacity_blocks:
@@ -213,6 +231,8 @@ class CausalCluster:
         blocks = min(copy.prefix.blocks, max(in_hbm, holder.stored(path)))
         starts_s = self.now_s
         coming, wait_s = self._pending_at(source, path, copy.prefix.blocks)
+        if source == target:  # a load from its own RAM or disk
+            coming = 0
         if coming > blocks:
             blocks, starts_s = coming, self.now_s + wait_s
         inbound = self.transfers.inbound(target, path)

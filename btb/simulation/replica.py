@@ -13,6 +13,9 @@ from btb.simulation.tiers import ReplicaCache
 MAX_BATCH = 256
 """Requests that run together on one replica; vLLM's default for `max_num_seqs` on such GPUs."""
 
+SPECULATIVE = -1
+"""Number of a job that is no request, but a prefix computed before it is asked for."""
+
 
 @dataclass(slots=True, eq=False)
 class Job:
@@ -29,6 +32,11 @@ class Job:
     done_tokens: int = 0
     loaded_by: int = -1
     begun: bool = False
+
+    @property
+    def speculative(self) -> bool:
+        """Whether nobody waits for it."""
+        return self.index == SPECULATIVE
 
     def __lt__(self, other: "Job") -> bool:
         """Whether this one is served first: by priority, then by arrival."""
@@ -91,6 +99,8 @@ class Replica:
         self._context_tokens = 0
         self.step: Step | None = None
         self.queued_s = 0.0
+        self.speculated_s = 0.0
+        self.speculated_tokens = 0
         self._current_ends_s = 0.0
 
     @property
@@ -149,7 +159,7 @@ class Replica:
         self.step = None
         self._decoded(step.steps, now_s)
         if step.tokens:
-            self._prefilled(step.tokens, now_s)
+            self._prefilled(step, now_s)
         self._next(now_s)
 
     def _next(self, now_s: float) -> None:
@@ -176,7 +186,9 @@ class Replica:
             if not self._ready(job):
                 self.blocked += 1
                 continue
-            if not self.cache.reserve(job.path, job.chain_blocks, job.extra_blocks):
+            if not self.cache.reserve(
+                job.path, job.chain_blocks, job.extra_blocks, now_s=now_s
+            ):
                 insort(self.waiting, job)
                 return
             if self.current is not None:
@@ -204,14 +216,19 @@ class Replica:
         self.queued_s += job.estimate_s
         insort(self.waiting, job)
 
-    def _prefilled(self, tokens: int, now_s: float) -> None:
+    def _prefilled(self, step: Step, now_s: float) -> None:
         job = self.current
         assert job is not None
-        job.done_tokens += tokens
+        job.done_tokens += step.tokens
+        origin = None
+        if job.speculative:
+            origin = SPECULATIVE
+            self.speculated_s += step.ends_s - step.started_s
+            self.speculated_tokens += step.tokens
         if job.done_tokens < job.input_tokens:
-            self.cache.fill(job.path, job.done_tokens // self._block_tokens)
+            self.cache.fill(job.path, job.done_tokens // self._block_tokens, origin)
             return
-        self.cache.fill(job.path, job.chain_blocks)
+        self.cache.fill(job.path, job.chain_blocks, origin)
         self.current = None
         self._current_ends_s = now_s
         self._first_token(job, now_s)

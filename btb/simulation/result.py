@@ -38,7 +38,8 @@ class Result:
 
     `hit_tokens` are prompt tokens that were not computed, by where they came from: `hbm` (computed
     here before), `copied` (moved here from a peer), `ram`, `disk`. `decisions` counts the reasons
-    that the policy gave.
+    that the policy gave. `speculated_s` is compute spent on prefixes before they were asked for,
+    `unused_speculated_tokens` the part of its `speculated_tokens` that no request found.
     """
 
     arrived_s: Floats
@@ -49,10 +50,13 @@ class Result:
     hit_tokens: dict[str, Ints]
     transfers: tuple[Transfer, ...] = ()
     decisions: dict[str, int] = field(default_factory=dict)
+    speculated_s: float = 0.0
+    speculated_tokens: int = 0
+    unused_speculated_tokens: int = 0
 
     @property
     def moved_bytes(self) -> float:
-        """Bytes that the policy had moved between replicas."""
+        """Bytes that the policy had moved, between replicas or up from RAM or disk."""
         return sum(t.size_bytes for t in self.transfers if t.asked)
 
     @property

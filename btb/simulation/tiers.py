@@ -3,7 +3,11 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from btb.simulation.kept import Kept
 from btb.simulation.runs import Path
+
+KEPT_SHARE = 0.5
+"""Most of HBM that can be kept for what is expected; the rest is for what comes."""
 
 
 class LowerTier:
@@ -76,6 +80,7 @@ class ReplicaCache:
         self._alloc = [0] * len(blocks)
         self._pins = [0] * len(blocks)
         self._lru: OrderedDict[int, None] = OrderedDict()
+        self._kept = Kept(blocks, int(KEPT_SHARE * hbm_blocks))
         self._evictable = 0
         self.used_blocks = 0
         self.origin: dict[int, int] = {}
@@ -119,11 +124,13 @@ class ReplicaCache:
                 break
         return count
 
-    def reserve(self, path: Path, upto_blocks: int, extra_blocks: int = 0) -> bool:
+    def reserve(
+        self, path: Path, upto_blocks: int, extra_blocks: int = 0, *, now_s: float
+    ) -> bool:
         """Pin `path` and give its first `upto_blocks` a place, and `extra_blocks` beside them.
 
-        Evicts what has been unused for longest. Returns False, and changes nothing, if that is not
-        enough.
+        Evicts what is not kept at `now_s`, then what is; of both what has been unused for longest.
+        Returns False, and changes nothing, if that is not enough.
         """
         missing, left = extra_blocks, upto_blocks
         for run in path:
@@ -135,7 +142,7 @@ class ReplicaCache:
             return False
         self._pin(path)
         if missing > self.free_blocks:
-            self._evict(missing - self.free_blocks)
+            self._evict(missing - self.free_blocks, now_s)
         self.used_blocks += missing
         left = upto_blocks
         for run in path:
@@ -181,16 +188,37 @@ class ReplicaCache:
         """Keep what is there of `path` from being evicted, until `release`."""
         self._pin(path)
 
-    def _evict(self, count: int) -> None:
+    def keep(self, path: Path, until_s: float, now_s: float) -> None:
+        """Let `path` go after all else until `until_s`; before all else if that is past."""
+        if until_s > now_s:
+            self._kept.add(path, until_s, now_s)
+            return
+        self._kept.drop(path)
+        for run in path:  # the deepest ends up in front
+            if run in self._lru:
+                self._lru.move_to_end(run, last=False)
+
+    def _evict(self, count: int, now_s: float) -> None:
         self.used_blocks -= count
         self._evictable -= count
-        while count:
-            run = next(iter(self._lru))
+        for run, cut in self._victims(count, now_s):
             valid = self.valid[run]
-            cut = max(0, valid - count)
-            count -= valid - cut
             self.valid[run] = self._alloc[run] = cut
             self.ram.put(run, cut, valid)
             if not cut:
                 del self._lru[run]
                 self.origin.pop(run, None)
+
+    def _victims(self, count: int, now_s: float) -> list[tuple[int, int]]:
+        """Return the runs that make room for `count` blocks, and what is left of each."""
+        found = []
+        for kept in (False, True):
+            for run in self._lru:
+                if self._kept.holds(run, now_s) != kept:
+                    continue
+                cut = max(0, self.valid[run] - count)
+                count -= self.valid[run] - cut
+                found.append((run, cut))
+                if not count:
+                    return found
+        raise AssertionError(f"{count} blocks short: more was promised than can be evicted")

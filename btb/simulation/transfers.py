@@ -100,7 +100,7 @@ class Transfers:
         """
         if moving in self._planned[moving.source]:
             self._planned[moving.source].remove(moving)
-        if not self._caches[moving.target].reserve(moving.path, moving.blocks):
+        if not self._caches[moving.target].reserve(moving.path, moving.blocks, now_s=now_s):
             self._inbound[moving.target].remove(moving)
             moving.size_bytes = 0.0
             return False
