@@ -8,7 +8,17 @@ from random import Random
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast
-from policies.base import ClusterView, Copy, Decision, Feedback, Policy
+from policies.base import (
+    Anticipating,
+    ClusterView,
+    Copy,
+    Decision,
+    Due,
+    Feedback,
+    Foresight,
+    Keep,
+    Policy,
+)
 from policies.cache_aware import CacheAware
 from policies.errors import PolicyError
 from policies.holdout import Holdout
@@ -139,6 +149,34 @@ class Guarded:
         state.treated += 1
         return decision if there == decision.ranked else replace(decision, ranked=there)
 
+    @property
+    def lead_s(self) -> float:
+        """That of the policy inside; 0 if it doesn't look ahead, or is only observed."""
+        if self.state.mode == "observe" or not isinstance(self.inside, Anticipating):
+            return 0.0
+        return self.inside.lead_s
+
+    def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
+        """Return what the policy does ahead of bursts, except for prefixes that are held out."""
+        state = self.state
+        if now_s < state.stopped_until_s or not isinstance(self.inside, Anticipating):
+            return Foresight()
+        if state.mode == "enforce":
+            out = self._holdout.holds_out_prefix
+            due = [one for one in due if not out(one.forecast.prefix, one.chain, now_s)]
+        try:
+            ahead = self.inside.anticipate(due, cluster, now_s)
+            fault = _fault_in(ahead.copies, ahead.keeps, set(cluster.replicas))
+        except Exception as error:  # as above
+            state.fail("exception", error)
+            return Foresight()
+        if not fault and not all(one.replica in cluster.replicas for one in ahead.computes):
+            fault = "invalid"
+        if fault:
+            state.fail(fault)
+            return Foresight()
+        return ahead
+
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
         """Take in what came of a request, whoever decided."""
         self._order.forget(feedback.request_id)
@@ -227,21 +265,27 @@ def _fault(decision: Decision, cluster: ClusterView) -> str:
         return "invalid"
     if len(set(decision.ranked)) < len(decision.ranked):
         return "invalid"
-    if not all(_can_be_made(copy, names) for copy in decision.copies):
-        return "invalid"
-    figures = [decision.priority]
-    for copy in decision.copies:
-        figures += [copy.value_s, copy.cost_s]
-    if not all(isfinite(figure) for figure in figures):
+    if not isfinite(decision.priority):
         return "not_finite"
-    return "not_finite" if any(isnan(copy.deadline_s) for copy in decision.copies) else ""
+    return _fault_in(decision.copies, decision.keeps, names)
+
+
+def _fault_in(copies: Sequence[Copy], keeps: Sequence[Keep], names: set[str]) -> str:
+    if not all(_can_be_made(copy, names) for copy in copies):
+        return "invalid"
+    if not all(keep.replica in names and keep.chain for keep in keeps):
+        return "invalid"
+    figures = [figure for copy in copies for figure in (copy.value_s, copy.cost_s)]
+    times = [copy.deadline_s for copy in copies] + [keep.until_s for keep in keeps]
+    if all(isfinite(figure) for figure in figures) and not any(isnan(one) for one in times):
+        return ""
+    return "not_finite"
 
 
 def _can_be_made(copy: Copy, names: set[str]) -> bool:
     return (
         copy.source in names
         and copy.target in names
-        and copy.source != copy.target
         and copy.size_bytes > 0
         and 0 < copy.prefix.blocks == len(copy.chain)
     )

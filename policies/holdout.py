@@ -6,6 +6,8 @@ from hashlib import blake2b
 from math import exp, inf, log, sqrt
 
 from forecasting.arrival import Arrival
+from forecasting.forecast import Prefix
+from policies.base import Chain
 from policies.order import boundary_key
 
 PERIOD_S = 3600.0
@@ -135,7 +137,16 @@ class Holdout:
     def holds_out(self, arrival: Arrival) -> bool:
         """Return whether `arrival` belongs to the side that the policy doesn't decide for."""
         prefix = str(boundary_key(arrival)) if arrival.chain else arrival.request_id
-        text = f"{arrival.at_s // PERIOD_S} {prefix}".encode()
+        return self._is_below(prefix, arrival.at_s)
+
+    def holds_out_prefix(self, prefix: Prefix, chain: Chain, at_s: float) -> bool:
+        """Return whether requests that begin with `chain`, down to `prefix`, do at `at_s`."""
+        block_tokens = prefix.tokens // prefix.blocks
+        shown = Arrival(at_s, chain[: prefix.blocks], block_tokens, prefix.tokens)
+        return self.holds_out(shown)
+
+    def _is_below(self, prefix: str, at_s: float) -> bool:
+        text = f"{at_s // PERIOD_S} {prefix}".encode()
         digest = blake2b(text, digest_size=8, key=self._key).digest()
         return int.from_bytes(digest) < self._below
 

@@ -17,7 +17,17 @@ from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from forecasting.forecaster import Forecaster
 from policies import make_policy
-from policies.base import ClusterView, Copy, Decision, Feedback, Policy
+from policies.base import (
+    ClusterView,
+    Compute,
+    Copy,
+    Decision,
+    Due,
+    Feedback,
+    Foresight,
+    Keep,
+    Policy,
+)
 from policies.errors import PolicyError
 from policies.guarded import Guarded
 from policies.holdout import Holdout, Side
@@ -67,7 +77,9 @@ FAULTS: list[tuple[str, Decision | Exception]] = [
     ("invalid", Decision(("r7",))),
     ("invalid", Decision(("r0", "r0", "r1"))),
     ("invalid", Decision(("r0", "r1"), (replace(COPY, target="r7"),))),
-    ("invalid", Decision(("r0", "r1"), (replace(COPY, target="r0"),))),
+    ("invalid", Decision(("r0", "r1"), (replace(COPY, source="r7"),))),
+    ("invalid", Decision(("r0", "r1"), keeps=(Keep((1,), "r7", 5.0),))),
+    ("not_finite", Decision(("r0", "r1"), keeps=(Keep((1,), "r1", nan),))),
     ("invalid", Decision(("r0", "r1"), (replace(COPY, size_bytes=0),))),
     ("invalid", Decision(("r0", "r1"), (replace(COPY, chain=(1, 2)),))),
     ("not_finite", Decision(("r0", "r1"), priority=nan)),
@@ -298,6 +310,51 @@ def test_no_request_is_ever_lost(seed: int, mode: str, drawn: list[tuple[float, 
     assert np.isfinite(result.ttft_s).all()
     decided = guarded.state.treated + guarded.state.observed + guarded.state.held_out
     assert decided + sum(guarded.state.failures.values()) >= len(window)
+
+
+class Foreseeing(Scripted):
+    """Keeps what is due on `replica`; raises an error if that is ""."""
+
+    lead_s = 60.0
+
+    def __init__(self, replica: str) -> None:
+        super().__init__(FINE)
+        self._replica = replica
+
+    def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
+        if not self._replica:
+            raise ValueError("can't see")
+        computes = tuple(Compute(one.chain, self._replica, "due") for one in due)
+        return Foresight(computes=computes)
+
+
+def due(prefix: int) -> Due:
+    forecast = Forecast(Prefix(prefix, 1, 2048), 0.0, 5, {})
+    return Due(forecast, (prefix,))
+
+
+def test_nothing_is_done_ahead_of_prefixes_that_are_held_out() -> None:
+    guarded = guard(Foreseeing("r1"), "enforce", holdout=0.5)
+    ahead = guarded.anticipate([due(p) for p in range(40)], StillCluster([0, 0]), 0.0)
+    seen = {compute.chain[0] for compute in ahead.computes}
+    decided = {p for p in range(40) if ask(guarded, arrival(p, name=f"q{p}")).reason == "fine"}
+    assert seen == decided
+    assert 0 < len(seen) < 40
+
+
+def test_looking_ahead_may_fail_too() -> None:
+    for replica, kind in (("", "exception"), ("r7", "invalid")):
+        guarded = guard(Foreseeing(replica), "off")
+        assert guarded.anticipate([due(1)], StillCluster([0, 0]), 0.0) == Foresight()
+        assert guarded.state.failures == {kind: 1}
+
+
+def test_nobody_looks_ahead_while_observed_or_stopped() -> None:
+    observed, stopped = guard(Foreseeing("r1"), "observe"), guard(Foreseeing("r1"), "off")
+    assert (observed.lead_s, stopped.lead_s, guard(Scripted(FINE)).lead_s) == (0.0, 60.0, 0.0)
+    stopped.fall_back(arrival(), StillCluster([0, 0]), 0.0, "slow")
+    assert stopped.anticipate([due(1)], StillCluster([0, 0]), 5.0) == Foresight()
+    assert stopped.anticipate([due(1)], StillCluster([0, 0]), 10.0).computes
 
 
 def test_compare_takes_a_guarded_policy_by_name() -> None:
