@@ -186,9 +186,7 @@ class Replica:
             if not self._ready(job):
                 self.blocked += 1
                 continue
-            if not self.cache.reserve(
-                job.path, job.chain_blocks, job.extra_blocks, now_s=now_s
-            ):
+            if not self.cache.reserve(job.path, job.chain_blocks, job.extra_blocks, now_s=now_s):
                 insort(self.waiting, job)
                 return
             if self.current is not None:

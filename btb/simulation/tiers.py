@@ -124,9 +124,7 @@ class ReplicaCache:
                 break
         return count
 
-    def reserve(
-        self, path: Path, upto_blocks: int, extra_blocks: int = 0, *, now_s: float
-    ) -> bool:
+    def reserve(self, path: Path, upto_blocks: int, extra_blocks: int = 0, *, now_s: float) -> bool:
         """Pin `path` and give its first `upto_blocks` a place, and `extra_blocks` beside them.
 
         Evicts what is not kept at `now_s`, then what is; of both what has been unused for longest.
