@@ -72,8 +72,8 @@ class ClusterView(Protocol):
         """Seconds to move `size_bytes` from one replica's memory to another's, as links are now."""
         ...
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
-        """Seconds to bring `size_bytes` from the replica's own RAM into its HBM."""
+    def load_s(self, replica: int, chain: Chain) -> float:
+        """Seconds to bring what the replica's own RAM and disk have of `chain` into its HBM."""
         ...
 
     def free_bytes(self) -> Sequence[float]:

@@ -3,19 +3,19 @@
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, inf
+from math import inf
 from random import Random
 from statistics import fmean
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
-from policies.base import Chain, ClusterView, Copy, Decision, Feedback
+from policies.anticipation import Anticipation
+from policies.base import Chain, ClusterView, Copy, Decision, Due, Feedback, Foresight, Keep
 from policies.cost import Way, ways
 from policies.order import QueueOrder, boundary_key
+from policies.placing import Prices
 from policies.ranking import first_by, ranked
-
-RATE_TAU_S = 60.0
-"""Time over which the rate of all arrivals is averaged, exponentially."""
+from policies.waiting import RATE_TAU_S, Work
 
 MAX_HOT = 1_000
 """Prefixes whose latest forecast is kept; the longest unseen is forgotten past this."""
@@ -69,6 +69,8 @@ class Btb:
         link_price: float = 0.5,
         evict_price: float = 0.5,
         horizon_s: float = 15.0,
+        lead_s: float = 15.0,
+        speculative_prefill: bool = False,
     ) -> None:
         self._rng = rng
         self._link_price = link_price
@@ -77,14 +79,18 @@ class Btb:
         self.horizons_s = (horizon_s,)
         self._hot: OrderedDict[int, _Hot] = OrderedDict()
         self._order = QueueOrder()
-        self._arrivals = 0.0
-        self._last_s = 0.0
+        self._work = Work()
+        self.lead_s = lead_s
+        self._anticipation = Anticipation(
+            self._work, Prices(link_price, evict_price), horizon_s, compute=speculative_prefill
+        )
 
     def decide(
         self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float
     ) -> Decision:
         """Return where `arrival` goes, and what is copied for it."""
-        self._count_arrival(now_s)
+        self._work.pass_time(now_s)
+        self._work.arrivals += 1.0
         rate_rps = self._remember(arrival, forecasts, now_s)
         shared = forecasts[-1].prefix.key if forecasts else boundary_key(arrival)
         priorities = self._order.priorities(arrival, shared, cluster)
@@ -98,17 +104,31 @@ class Btb:
             others = [s for w, s in zip(found, scores, strict=True) if w.source < 0]
             saved_s = min(others, default=inf) - scores[first]
             copies = (self._copy(way, arrival, rate_rps, saved_s, cluster, now_s),)
+        self._work.add(way.work_s)
+        if self.lead_s > 0.0 and forecasts:
+            self._anticipation.note(arrival, forecasts)
+            copies += tuple(self._anticipation.meanwhile(arrival, forecasts, first, cluster, now_s))
+            self._anticipation.copied(forecasts, copies)
         names = cluster.replicas
         self._order.note(arrival, shared, names[first])
-        return Decision(ranked(names, scores, first), copies, way.how, priorities[first])
+        keeps = self._keeps(way, arrival, names[first], now_s)
+        return Decision(ranked(names, scores, first), copies, way.how, priorities[first], keeps)
+
+    def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
+        """Return what gets ahead of bursts that may begin within `lead_s`."""
+        self._work.pass_time(now_s)
+        return self._anticipation.ahead(due, cluster, now_s)
 
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
         """Take in that a request waits no more."""
         self._order.forget(feedback.request_id)
 
-    def _count_arrival(self, now_s: float) -> None:
-        self._arrivals = 1.0 + self._arrivals * exp((self._last_s - now_s) / RATE_TAU_S)
-        self._last_s = now_s
+    def _keeps(self, way: Way, arrival: Arrival, name: str, now_s: float) -> tuple[Keep, ...]:
+        """Keep what the request waits for until its turn comes."""
+        if not way.blocks or way.ttft_s <= way.work_s:
+            return ()
+        until_s = now_s + way.ttft_s - way.work_s
+        return (Keep(arrival.chain[: way.blocks], name, until_s),)
 
     def _remember(self, arrival: Arrival, forecasts: Sequence[Forecast], now_s: float) -> float:
         """Keep the forecast of the deepest prefix that is shared, and return its rate."""
@@ -134,7 +154,7 @@ class Btb:
         cluster: ClusterView,
         now_s: float,
     ) -> list[float]:
-        work_price = self._arrivals / RATE_TAU_S / len(found) * fmean(cluster.queue_s())
+        work_price = self._work.arrivals / RATE_TAU_S / len(found) * fmean(cluster.queue_s())
         own_wait_s = min((way.ttft_s - way.work_s for way in found if way.blocks), default=inf)
         most_work_s = max(way.work_s for way in found)
         # By priority, who is expected overtakes this one: its compute is in nobody's way.

@@ -45,6 +45,9 @@ def ways(
     stored = cluster.stored_blocks(chain)
     pending = cluster.pending(chain)
     source, source_blocks, source_s = _best_source(stored, pending)
+    below_s = 0.0
+    if source >= 0 and here[source] < source_blocks == stored[source]:
+        below_s = cluster.load_s(source, chain)  # a disk may be slower than the NICs
     found = []
     for replica, wait_s in enumerate(queue_s):
         best = _way(arrival, cluster, replica, wait_s, here[replica], -1, "computed here")
@@ -53,14 +56,14 @@ def ways(
             ready_s = max(wait_s, pending[replica][1])
             offers.append((pending[replica][0], ready_s, -1, "under way here"))
         if stored[replica] > here[replica]:
-            size = (stored[replica] - here[replica]) * cluster.block_bytes
-            ready_s = max(wait_s, cluster.load_s(replica, size))
+            ready_s = max(wait_s, cluster.load_s(replica, chain))
             offers.append((stored[replica], ready_s, -1, "in its RAM"))
         known = max(here[replica], pending[replica][0])
         near = max(wait_s, source_s) <= FAR_S
         if near and source not in (-1, replica) and source_blocks > known:
             size = (source_blocks - here[replica]) * cluster.block_bytes
-            ready_s = max(wait_s, source_s + cluster.copy_s(source, replica, size))
+            copy_s = max(below_s, cluster.copy_s(source, replica, size))
+            ready_s = max(wait_s, source_s + copy_s)
             offers.append((source_blocks, ready_s, source, "copied from a peer"))
         for blocks, ready_s, origin, how in offers:
             way = _way(arrival, cluster, replica, ready_s, blocks, origin, how)

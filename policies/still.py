@@ -18,6 +18,8 @@ class StillCluster:
         Seconds of prefill ahead on each, none if empty.
     resident
         Leading blocks of any chain that each holds, none if empty.
+    stored
+        Leading blocks that each holds in HBM or RAM; the same as `resident` if empty.
     coming
         Leading blocks of any chain that each will hold, and in how many seconds; none if empty.
     overtaken
@@ -27,6 +29,7 @@ class StillCluster:
     load: list[int]
     queue: list[float] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)
     coming: list[tuple[int, float]] = field(default_factory=list)
     overtaken: list[int] | None = None
     block_bytes: int = 1000
@@ -58,8 +61,8 @@ class StillCluster:
         return [min(blocks, len(chain)) for blocks in self.resident or [0] * len(self.load)]
 
     def stored_blocks(self, chain: Chain) -> list[int]:
-        """Return the same: there is no RAM here."""
-        return self.resident_blocks(chain)
+        """Return `stored`, cut to the chain's length."""
+        return [min(blocks, len(chain)) for blocks in self.stored or self.resident_blocks(chain)]
 
     def pending(self, chain: Chain) -> list[tuple[int, float]]:
         """Return `coming`, cut to the chain's length."""
@@ -76,9 +79,10 @@ class StillCluster:
         """Return 1 s a MB."""
         return size_bytes / 1e6
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
+    def load_s(self, replica: int, chain: Chain) -> float:
         """Return 0.5 s a MB."""
-        return size_bytes / 2e6
+        below = self.stored_blocks(chain)[replica] - self.resident_blocks(chain)[replica]
+        return below * self.block_bytes / 2e6
 
     def free_bytes(self) -> list[float]:
         """Return plenty."""

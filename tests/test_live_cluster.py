@@ -42,7 +42,7 @@ def test_a_view_is_what_policies_expect() -> None:
     assert list(view.replicas) == ["a", "b"]
     assert view.block_bytes == 512 * 320 * 1024
     assert view.prefill_s(8192, 0) == PREFILL_S
-    assert view.load_s(0, SETUP.host_bytes_s) == pytest.approx(1.0)
+    assert view.load_s(0, CHAIN) == 0.0
     assert list(view.free_bytes()) == [SETUP.kv_capacity_bytes] * 2
 
 

@@ -45,7 +45,7 @@ class Millisecond:
     def copy_s(self, source: int, target: int, size_bytes: float) -> float:
         return 1.0
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
+    def load_s(self, replica: int, chain: tuple[int, ...]) -> float:
         return 1.0
 
     def free_bytes(self) -> list[float]:

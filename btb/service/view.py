@@ -96,9 +96,9 @@ class LiveView:
         bytes_s = min(one.setup.rdma_bytes_s, other.setup.rdma_bytes_s)
         return size_bytes * (1 + self._orders.beside(one.name, other.name)) / bytes_s
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
-        """Seconds to bring `size_bytes` from a replica's own RAM into its HBM."""
-        return size_bytes / self._list[replica].setup.host_bytes_s
+    def load_s(self, replica: int, chain: Chain) -> float:
+        """None: what is below a replica's HBM is not known here."""
+        return 0.0
 
     def free_bytes(self) -> list[float]:
         """HBM of each replica that is free: as reported, or by what is thought to be there."""

@@ -132,16 +132,16 @@ class _Recorder:
         self.hits = {t: np.zeros(size, dtype=np.int64) for t in ("hbm", "copied", "ram", "disk")}
         self.speculated_used_tokens = 0
 
-    def started(self, job: Job, replica: int, cluster: CausalCluster) -> None:
-        """Note what `job` found, by where it came from, and which transfers it used."""
+    def found(self, job: Job, since_tokens: int, replica: int, cluster: CausalCluster) -> None:
+        """Note what `job` need not compute, by where it came from, and which transfers it used."""
         if job.speculative:
             return
-        left, cache = job.done_tokens, cluster.nodes[replica].cache
+        cache, begins = cluster.nodes[replica].cache, 0
         for run in job.path:
-            if left <= 0:
-                return
-            tokens = min(left, cache.valid[run] * cluster.block_tokens)
-            left -= tokens
+            ends = min(begins + cache.valid[run] * cluster.block_tokens, job.done_tokens)
+            tokens, begins = ends - max(begins, since_tokens), ends
+            if tokens <= 0:
+                continue
             tier, origin = "hbm", cache.origin.get(run)
             if origin == SPECULATIVE:
                 self.speculated_used_tokens += cache.valid[run] * cluster.block_tokens
@@ -183,7 +183,7 @@ class _Recorder:
             replica=self.replica,
             input_tokens=np.array([a.input_tokens for a in self._arrivals], dtype=np.int64),
             hit_tokens=self.hits,
-            transfers=tuple(_transfer(m) for m in cluster.transfers.all if m.flow is not None),
+            transfers=tuple(_transfer(m) for m in cluster.transfers.all if m.size_bytes),
             decisions=reasons,
             speculated_s=sum(node.speculated_s for node in cluster.nodes),
             speculated_tokens=speculated_tokens,

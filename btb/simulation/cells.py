@@ -117,13 +117,15 @@ def _unpack(stored: dict[str, NDArray[Any]]) -> Outcome:
         },
         transfers=tuple(Transfer(**dict(zip(columns, row, strict=True))) for row in rows),
         decisions=json.loads(str(stored["decisions"])),
-        **{name: kind(stored[name]) for name, kind in _NUMBERS.items()},
+        speculated_s=float(stored["speculated_s"]),
+        speculated_tokens=int(stored["speculated_tokens"]),
+        unused_speculated_tokens=int(stored["unused_speculated_tokens"]),
     )
     notes = tuple(json.loads(str(stored["notes"])))
     return Outcome(result, float(stored["cpu_s"]), notes)
 
 
-_NUMBERS = {"speculated_s": float, "speculated_tokens": int, "unused_speculated_tokens": int}
+_NUMBERS = ("speculated_s", "speculated_tokens", "unused_speculated_tokens")
 
 _ARRAYS = ("arrived_s", "ttft_s", "finished_s", "replica", "input_tokens")
 

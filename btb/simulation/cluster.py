@@ -18,8 +18,8 @@ from policies.base import Chain, Copy, Keep
 class Observer(Protocol):
     """Is told what becomes of each request: the job, its replica's number, and when."""
 
-    def started(self, job: Job, replica: int, cluster: "CausalCluster") -> None:
-        """Its prefill begins; `job.done_tokens` need not be computed."""
+    def found(self, job: Job, since_tokens: int, replica: int, cluster: "CausalCluster") -> None:
+        """Its tokens from `since_tokens` to `job.done_tokens` need not be computed."""
         ...
 
     def first_token(self, job: Job, replica: int, at_s: float) -> None:
@@ -53,7 +53,11 @@ class CausalCluster:
         self.now_s = 0.0
         self.nodes = [self._make_replica(n, parameters, observer) for n in range(setup.replicas)]
         self.transfers = Transfers(
-            setup, [node.cache for node in self.nodes], self.block_bytes, parameters.copy_latency_s
+            setup,
+            [node.cache for node in self.nodes],
+            self.block_bytes,
+            parameters.copy_latency_s,
+            parameters.chunk_tokens * setup.kv_token_bytes,
         )
         self._expected_s: list[dict[int, float]] = [{} for _ in self.nodes]
         self._unblocked: list[int] = []
@@ -74,7 +78,7 @@ class CausalCluster:
             chunk_tokens=parameters.chunk_tokens,
             prefill_s=self.prefill_s,
             ready=lambda job: self._is_ready(number, job),
-            started=lambda job: observer.started(job, number, self),
+            found=lambda job, since: observer.found(job, since, number, self),
             first_token=lambda job, at_s: self._on_first_token(number, job, at_s),
             finished=lambda job, at_s: observer.finished(job, number, at_s),
         )
@@ -146,9 +150,18 @@ class CausalCluster:
         """Seconds from one replica's memory into another's, as the links are now."""
         return self.transfers.seconds(source, target, "hbm", size_bytes)
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
-        """Seconds from the replica's own RAM, as its host link is now."""
-        return self.transfers.seconds(replica, replica, "ram", size_bytes)
+    def load_s(self, replica: int, chain: Sequence[int]) -> float:
+        """Seconds from the replica's own RAM and disk, as its links are now."""
+        path, cache = self._runs.path(chain), self.nodes[replica].cache
+        blocks = min(cache.stored(path), len(chain)) - min(cache.matched(path), len(chain))
+        tier = self._tier(cache, path, len(chain))
+        return self.transfers.seconds(replica, replica, tier, blocks * self.block_bytes)
+
+    @staticmethod
+    def _tier(cache: ReplicaCache, path: Path, limit: int) -> str:
+        """Return the slowest of the tiers that hold a part of the first `limit` blocks."""
+        stored = min(cache.stored(path), limit)
+        return "ram" if cache.stored_in_ram(path) >= stored else "disk"
 
     def free_bytes(self) -> list[float]:
         """HBM that nothing holds."""
@@ -221,7 +234,7 @@ class CausalCluster:
         return count
 
     def start_copy(self, copy: Copy, source: int, target: int) -> None:
-        """Begin `copy` with what the source holds, or plan it for when the source will hold more.
+        """Begin `copy` with what the source holds; what it will hold follows as it gets there.
 
         Nothing happens if the target holds or gets that much already, or has no room for it.
         """
@@ -229,35 +242,54 @@ class CausalCluster:
         cache, holder = self.nodes[target].cache, self.nodes[source].cache
         in_hbm = holder.matched(path)
         blocks = min(copy.prefix.blocks, max(in_hbm, holder.stored(path)))
-        starts_s = self.now_s
+        ready_s = self.now_s
         coming, wait_s = self._pending_at(source, path, copy.prefix.blocks)
         if source == target:  # a load from its own RAM or disk
             coming = 0
         if coming > blocks:
-            blocks, starts_s = coming, self.now_s + wait_s
+            blocks, ready_s = coming, self.now_s + wait_s
         inbound = self.transfers.inbound(target, path)
         already = self.transfers.brings(inbound, path) if inbound else 0
         if blocks <= max(cache.matched(path), already):
             return
         tier = "hbm"
         if coming < blocks and in_hbm < blocks:
-            tier = "ram" if holder.stored_in_ram(path) >= blocks else "disk"
-        moving = self.transfers.plan(source, target, tier, path, blocks, starts_s, copy)
+            tier = self._tier(holder, path, blocks)
+        moving = self.transfers.plan(source, target, tier, path, blocks, ready_s, copy)
         self._expect_transfer(moving)
         if coming < blocks:
-            self._begin(moving)
+            self._begin(moving, blocks)
+        else:
+            self._go_on(moving)
 
     def _expect_transfer(self, moving: Moving) -> None:
-        ends_s = self.transfers.ends_s(moving)
+        ends_s = self.transfers.ends_s(moving, self.now_s)
         for run in moving.path:
             self._expected_s[moving.target].setdefault(run, ends_s)
 
-    def _begin(self, moving: Moving) -> bool:
-        """Begin a planned transfer; if there is no room for it, its jobs go on without."""
-        if self.transfers.begin(moving, self.now_s):
+    def _begin(self, moving: Moving, upto: int) -> bool:
+        """Move the first `upto` blocks; if there is no room for them, its jobs go on without."""
+        if self.transfers.begin(moving, upto, self.now_s):
             return True
         self._forget(moving)
+        for other in self.transfers.idle(moving.target):
+            self._go_on(other)
         return False
+
+    def _go_on(self, moving: Moving) -> None:
+        """Move what the source has by now and the target lacks; end it if no more is to come."""
+        source, target = self.nodes[moving.source], self.nodes[moving.target]
+        there = target.cache.matched(moving.path)
+        if there < moving.blocks:
+            upto = min(source.cache.matched(moving.path), moving.blocks)
+            if upto > max(there, target.computing(moving.path)):
+                self._begin(moving, upto)
+                return
+            coming, _ = self._pending_at(moving.source, moving.path, moving.blocks)
+            if max(upto, coming) >= moving.blocks:
+                return
+        self.transfers.end(moving, self.now_s)
+        self._forget(moving)
 
     def _forget(self, moving: Moving) -> None:
         for run in moving.path:
@@ -267,13 +299,10 @@ class CausalCluster:
         moving.waiting = []
 
     def follow_up(self, replica: int) -> list[int]:
-        """Begin, or give up, what waits for KV at `replica`; return whose step changed."""
-        for moving in self.transfers.planned(replica):
-            if self.nodes[replica].cache.matched(moving.path) >= moving.blocks:
-                self._begin(moving)
-            elif self._pending_at(replica, moving.path, moving.blocks)[0] < moving.blocks:
-                self.transfers.give_up(moving)
-                self._forget(moving)
+        """Send on what has got to `replica`; return the replicas whose step changed."""
+        for moving in self.transfers.idle(replica):
+            if moving.flow is None and moving.ended_s == inf:
+                self._go_on(moving)
         woken, self._unblocked = self._unblocked, []
         return [number for number in woken if self.nodes[number].wake(self.now_s)]
 
@@ -281,9 +310,12 @@ class CausalCluster:
         """Let the transfers land that have come; return the replicas whose step changed."""
         changed = []
         for moving in self.transfers.land(self.now_s):
-            self._forget(moving)
+            if moving.ended_s < inf:
+                self._forget(moving)
             self._unblocked.append(moving.source)  # what it pinned there may have been in the way
             changed += self.follow_up(moving.target)
+            if moving.ended_s == inf:
+                changed += self.follow_up(moving.source)
         return changed
 
     def _is_ready(self, number: int, job: Job) -> bool:
@@ -294,7 +326,7 @@ class CausalCluster:
         moving = self.transfers.inbound(number, job.path)
         if moving is not None and self.transfers.brings(moving, job.path) > have:
             gain_s = self._compute_s(job, have, self.transfers.brings(moving, job.path))
-            wait_s = self.transfers.ends_s(moving) - self.now_s
+            wait_s = self.transfers.ends_s(moving, self.now_s) - self.now_s
             if wait_s < gain_s and not self._waits_for_itself(number, moving):
                 moving.waiting.append(job)
                 return False
@@ -311,7 +343,7 @@ class CausalCluster:
             if before is None:
                 return False
             moving = before
-        return moving.flow is None
+        return False
 
     def _compute_s(self, job: Job, have: int, blocks: int) -> float:
         context = have * self.block_tokens
@@ -324,14 +356,14 @@ class CausalCluster:
         stored = cache.stored(job.path)
         if stored <= have or job.loaded_by >= 0:
             return False
-        tier = "ram" if cache.stored_in_ram(job.path) >= stored else "disk"
+        tier = self._tier(cache, job.path, stored)
         size_bytes = (stored - have) * self.block_bytes
         load_s = self.transfers.seconds(number, number, tier, size_bytes)
         if load_s >= self._compute_s(job, have, stored):
             return False
         moving = self.transfers.plan(number, number, tier, job.path, stored, self.now_s)
         self._expect_transfer(moving)
-        if not self._begin(moving):
+        if not self._begin(moving, stored):
             return False
         job.loaded_by = moving.number
         moving.waiting.append(job)
@@ -341,7 +373,7 @@ class CausalCluster:
         expected = self._expected_s[number]
         for run in job.path:
             expected.pop(run, None)
-        for moving in self.transfers.planned(number):
-            if self.nodes[number].cache.matched(moving.path) >= moving.blocks:
-                self._begin(moving)
+        for moving in self.transfers.idle(number):
+            if moving.source == number:
+                self._go_on(moving)
         self._observer.first_token(job, number, at_s)

@@ -151,9 +151,10 @@ class PrototypeCluster:
         """Seconds on the target's NICs."""
         return size_bytes / self._setup.rdma_bytes_s
 
-    def load_s(self, replica: int, size_bytes: float) -> float:
+    def load_s(self, replica: int, chain: Sequence[int]) -> float:
         """Seconds over the host link."""
-        return size_bytes / self._setup.host_bytes_s
+        in_ram = self.stored_blocks(chain)[replica] - self.resident_blocks(chain)[replica]
+        return in_ram * self._ram_block_s
 
     def free_bytes(self) -> list[float]:
         """HBM that no cached block holds."""

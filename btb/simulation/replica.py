@@ -64,8 +64,8 @@ class Replica:
     traffic hides behind the compute. Without a prefill it is a decode step: weights and KV.
 
     `ready` is asked before a job starts; it says whether its KV is all here that is worth waiting
-    for, and may start to load it. `started`, `first_token` and `finished` are told what becomes of
-    it.
+    for, and may start to load it. `found`, `first_token` and `finished` are told what becomes of
+    it: that its prompt need not be computed from a token on up to `done_tokens`, and so on.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Replica:
         chunk_tokens: int,
         prefill_s: Callable[[int, int], float],
         ready: Callable[[Job], bool],
-        started: Callable[[Job], None],
+        found: Callable[[Job, int], None],
         first_token: Callable[[Job, float], None],
         finished: Callable[[Job, float], None],
     ) -> None:
@@ -86,7 +86,7 @@ class Replica:
         self._block_tokens = block_tokens
         self._chunk_tokens = chunk_tokens
         self._ready = ready
-        self._started = started
+        self._found = found
         self._first_token = first_token
         self._finished = finished
         self._step_s = setup.decode_step_s(0.0)
@@ -125,6 +125,22 @@ class Replica:
         """Return how many waiting jobs one with `priority` would overtake, or are blocked."""
         ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
         return len(self.waiting) - ahead + self.blocked
+
+    def computing(self, path: Path) -> int:
+        """Return how many leading blocks of `path` will be here when the present step ends."""
+        job = self.current
+        if job is None or self.step is None:
+            return 0
+        shared = self._shared_blocks(job.path, path)
+        return min(shared, (job.done_tokens + self.step.tokens) // self._block_tokens)
+
+    def _shared_blocks(self, path: Path, other: Path) -> int:
+        shared = 0
+        for ours, theirs in zip(path, other, strict=False):
+            if ours != theirs:
+                break
+            shared += self.cache.run_blocks(ours)
+        return shared
 
     def join(self, job: Job, now_s: float) -> bool:
         """Queue `job`; return whether the replica's step changed."""
@@ -166,6 +182,7 @@ class Replica:
         self._choose(now_s)
         job = self.current
         if job is not None:
+            self._take_in(job)
             tokens = min(self._chunk_tokens, job.input_tokens - job.done_tokens)
             took_s = self._prefill_s(tokens, job.done_tokens)
             took_s += self._kv_token_s * self._context_tokens
@@ -174,6 +191,13 @@ class Replica:
         elif self._running:
             steps = self._running[0][0] - self._steps_done
             self.step = Step(now_s, now_s + self._decode_s(steps), 0, steps)
+
+    def _take_in(self, job: Job) -> None:
+        """Go on from where KV that came meanwhile ends."""
+        here = min(self.cache.matched(job.path) * self._block_tokens, job.input_tokens - 1)
+        if here > job.done_tokens:
+            before, job.done_tokens = job.done_tokens, here
+            self._found(job, before)
 
     def _choose(self, now_s: float) -> None:
         """Begin the first job that is ready, if it goes before the one that is being computed."""
@@ -198,16 +222,12 @@ class Replica:
             self.current = job
             if not job.begun:
                 job.begun = True
-                self._started(job)
+                self._found(job, 0)
 
     def _put_back(self, job: Job, overtaken_by: Job) -> None:
         """Queue `job` again; what it shares with the one that overtakes it is computed by that."""
         self.cache.release(job.path, job.extra_blocks)
-        shared = 0
-        for ours, theirs in zip(job.path, overtaken_by.path, strict=False):
-            if ours != theirs:
-                break
-            shared += self.cache.run_blocks(ours)
+        shared = self._shared_blocks(job.path, overtaken_by.path)
         done_tokens = max(job.done_tokens, shared * self._block_tokens)
         done_tokens = min(done_tokens, job.input_tokens - 1)
         job.estimate_s = self._prefill_s(job.input_tokens - done_tokens, done_tokens)
