@@ -19,7 +19,10 @@ SPECULATIVE = -1
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request on its replica. `done_tokens` of its prompt are in HBM; `estimate_s` is queued."""
+    """A request on its replica. `done_tokens` of its prompt are in HBM; `estimate_s` is queued.
+
+    Its prefill takes `slowness` times as long as is estimated.
+    """
 
     index: int
     path: Path
@@ -32,6 +35,7 @@ class Job:
     done_tokens: int = 0
     loaded_by: int = -1
     begun: bool = False
+    slowness: float = 1.0
 
     @property
     def speculative(self) -> bool:
@@ -184,7 +188,7 @@ class Replica:
         if job is not None:
             self._take_in(job)
             tokens = min(self._chunk_tokens, job.input_tokens - job.done_tokens)
-            took_s = self._prefill_s(tokens, job.done_tokens)
+            took_s = self._prefill_s(tokens, job.done_tokens) * job.slowness
             took_s += self._kv_token_s * self._context_tokens
             steps = 1 if self._running else 0
             self.step = Step(now_s, now_s + took_s, tokens, steps)
