@@ -20,11 +20,12 @@ COMMANDS = {
     "evaluate": "Hold a model's alarms against the bursts in a trace.",
     "generate": "Write a synthetic trace.",
     "lab": "Run a command in a throwaway machine that has RDMA.",
+    "new-policy": "Write a policy of your own to start from, and its test.",
     "replay": "Feed a trace to a running service.",
     "serve": "Serve forecasts and routing decisions over REST.",
     "train": "Learn from a logged trace, and score what was learnt.",
 }
-"""Name and one line of help; `btb/commands/NAME.py` holds a function of the same name."""
+"""Name and one line of help; `btb/commands/NAME.py` holds a function of that name, - being _."""
 
 
 class LazyCommands(TyperGroup):
@@ -44,8 +45,9 @@ class LazyCommands(TyperGroup):
         """Return name, command and remaining arguments of what is to be run."""
         if args[0] not in COMMANDS:
             return super().resolve_command(ctx, args)
-        module = import_module(f"btb.commands.{args[0]}")
-        return args[0], _command(args[0], getattr(module, args[0])), args[1:]
+        name = args[0].replace("-", "_")
+        module = import_module(f"btb.commands.{name}")
+        return args[0], _command(args[0], getattr(module, name)), args[1:]
 
 
 def _command(name: str, function: Callable[..., None], **settings: Any) -> Any:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"^(?:\$ )?btb (\w+)(.*)$", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?btb ([\w-]+)(.*)$", re.MULTILINE)
 SOURCE = re.compile(r"`((?:btb|forecasting|models|policies|replication|tests|docs)/[a-z\d_./-]*)`")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -56,7 +56,8 @@ def anchors(page: Path) -> set[str]:
 def options(command: str) -> set[str]:
     """Return the options that a command takes."""
     app = typer.Typer(add_completion=False)
-    app.command()(getattr(import_module(f"btb.commands.{command}"), command))
+    name = command.replace("-", "_")
+    app.command()(getattr(import_module(f"btb.commands.{name}"), name))
     found = typer.main.get_command(app).params
     return {name for one in found for name in (*one.opts, *one.secondary_opts)} | {"--help"}
 
@@ -152,11 +153,12 @@ def test_the_table_of_policies_has_all_of_them_with_their_defaults() -> None:
         if shown[name] == "as above":
             continue
         known = inspect.signature(make).parameters
-        defaults = {
-            key: known[key].default if kind is str else f"{known[key].default:g}"
-            for key, kind in settable_parameters(make).items()
-        }
+        defaults = {key: _shown(known[key].default) for key in settable_parameters(make)}
         assert dict(re.findall(r"`(\w+)` (-?[\w.]+)", shown[name])) == defaults, name
+
+
+def _shown(value: str | bool | float) -> str:
+    return str(value).lower() if isinstance(value, str | bool) else f"{value:g}"
 
 
 def test_every_assumption_of_an_engine_is_in_the_docs() -> None:

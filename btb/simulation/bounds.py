@@ -99,6 +99,13 @@ def lower_bound(setup: Setup, windows: Sequence[Sequence[Arrival]]) -> Bound:
     return Bound(float(mean_s), float(own_s[int(0.95 * len(own_s))]))
 
 
+def alone_s(setup: Setup, arrivals: Sequence[Arrival]) -> Floats:
+    """Return what no request's TTFT gets below by itself: the first argument of `lower_bound`."""
+    released_s, works_s = _releases_and_works(setup, arrivals)
+    arrived_s: Floats = np.array([arrival.at_s for arrival in arrivals])
+    return released_s + works_s - arrived_s
+
+
 def _releases_and_works(setup: Setup, arrivals: Sequence[Arrival]) -> tuple[Floats, Floats]:
     """Return when each request's own work can begin, and how many seconds of it there are."""
     runs = cut_into_runs(arrivals)
