@@ -2,6 +2,7 @@
 
 from forecasting.node import PrefixNode
 from forecasting.population import Population
+from forecasting.stats import GAPS
 from models.base import HALF_LIVES_S, decayed_count
 
 LONGEST_S = 86_400.0
@@ -12,10 +13,14 @@ FEATURE_NAMES: tuple[str, ...] = (
     "arrivals",
     "gap_last_s",
     "gap_prev_s",
+    *(f"gap_{k}_s" for k in range(3, GAPS + 1)),
+    "gap_share_15s",
+    "gap_share_60s",
     "since_last_s",
     "age_s",
     "depth_tokens",
     "input_tokens",
+    "input_growth_tokens",
     f"parent_{decayed_count(60.0)}",
     f"parent_{decayed_count(300.0)}",
     f"tenant_{decayed_count(60.0)}",
@@ -31,12 +36,17 @@ FEATURE_NAMES: tuple[str, ...] = (
 )
 """Names of the features, in the order of the dictionary that `features` returns.
 
-`arrivals` counts all so far, `age_s` from the first. `input_tokens` is the last prompt's. The
-parent is the node above, or all arrivals where there is none. `sibling_repeat_share` is, of the
-tenant's recently new prefixes, the share asked for again within a minute; of everybody's, where
-the tenant has had none yet. `burst_size` counts the arrivals of the burst under way or over last,
-`last_burst_size` those of the one before, 0 where there was none.
+`arrivals` counts all so far, `age_s` from the first. The gaps are those between the latest
+arrivals, newest first, the gap shares what part of them was no longer than 15 and 60 s, newer ones
+counting more. `input_tokens` is the last prompt's length, `input_growth_tokens` how much longer it
+is than the one before. The parent is the node above, or all arrivals where there is none.
+`sibling_repeat_share` is, of the tenant's recently new prefixes, the share asked for again within a
+minute; of everybody's, where the tenant has had none yet. `burst_size` counts the arrivals of the
+burst under way or over last, `last_burst_size` those of the one before, 0 where there was none.
 """
+
+
+_NO_GAPS = (LONGEST_S,) * GAPS
 
 
 def features(
@@ -56,12 +66,15 @@ def features(
     values = (
         *stats.counts(at_s),
         float(stats.arrivals),
-        _capped(stats.gap_last_s),
-        _capped(stats.gap_prev_s),
+        *map(_capped, stats.gaps_s),
+        *_NO_GAPS[len(stats.gaps_s) :],
+        stats.gap_share_15s,
+        stats.gap_share_60s,
         _capped(max(at_s - stats.last_s, 0.0)),
         _capped(max(at_s - stats.first_s, 0.0)),
         float(node.end * node.block_tokens),
         float(stats.input_tokens),
+        float(stats.input_growth_tokens),
         *of_parent,
         *of_tenant,
         *of_all,

@@ -1,11 +1,13 @@
 """Arrivals in, forecasts out: how many more requests for a prefix will come, and how soon."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from forecasting.labels import LabelQueue
 from forecasting.node import PrefixNode
+from forecasting.prompts import Prompt
 from forecasting.returning import LEAST_CHANCE, returns, with_return
 from forecasting.silence import after_silence
 from forecasting.tracker import PrefixTracker, Sample
@@ -15,6 +17,11 @@ from models.counts import Counts
 BOUNDARY_TOKENS = 2048
 """Depth from which prefixes are forecast unless said otherwise: 0.14 s of prefill of a 70B model on
 four H100, so what is shared below it is hardly worth moving."""
+
+
+LEAST_FOLLOWING = 2.0
+"""Requests expected to go on from a new prompt within the longest horizon, from which it is a
+prefix to tell of. Most go on once: a conversation's next turn."""
 
 
 class Forecaster:
@@ -54,6 +61,7 @@ class Forecaster:
     ) -> None:
         self._models = sorted(models.items(), key=lambda item: item[0])
         self._by_horizon = dict(models)
+        self._longest_s = max(models, default=0.0)
         self._tracker = PrefixTracker(boundary_tokens, max_blocks)
         self._labels = LabelQueue(models if learn else ())
         self._newest: Sample | None = None
@@ -71,25 +79,34 @@ class Forecaster:
             self._by_horizon[label.horizon_s].learn_one(label.sample.x, label.count)
 
     def forecast_path(self, arrival: Arrival) -> list[Forecast]:
-        """Return forecasts for at most three prefixes of an arrival just observed, shallow to deep.
+        """Return forecasts for at most four prefixes of an arrival just observed, shallow to deep.
 
         They are the one at the boundary; of those below that came before, the one with most
-        arrivals (halved every 60 s) times tokens; and the deepest of them. Empty where the chain
-        is shorter than the boundary or nothing is known of it.
+        arrivals (halved every 60 s) times tokens; the deepest of them; and all of its prompt,
+        which may be new, where what followed others like it says that more will go on from it.
+        Empty where the chain is shorter than the boundary or nothing is known of it.
         """
         boundary = self._tracker.boundary_blocks(arrival.block_tokens)
         path = [node for node in self._tracker.path(arrival) if node.end >= boundary]
         if not path:
             return []
         now_s = max(arrival.at_s, self._tracker.now_s)
-        return [self._forecast(node, now_s) for node in _worth_telling(path, now_s)]
+        found = [self._forecast(node, now_s) for node in _worth_telling(path, now_s)]
+        following = self._announced(found[-1].prefix.blocks, now_s)
+        return [*found, following] if following is not None else found
 
     def forecast(self, key: int, now_s: float) -> Forecast | None:
-        """Return the forecast for the prefix that the block `key` is part of, None if unknown."""
+        """Return the forecast for the prefix that the block `key` is part of, None if unknown.
+
+        Where the block is the last whole one of a prompt of the last minute, for that prompt.
+        """
         node = self._tracker.find(key)
         if node is None:
             return None
-        return self._forecast(node, max(now_s, self._tracker.now_s))
+        now_s = max(now_s, self._tracker.now_s)
+        prompt = self._tracker.prompts.find(key)
+        following = self._following(prompt, now_s) if prompt is not None else None
+        return following or self._forecast(node, now_s)
 
     def hottest(self, now_s: float, top: int) -> list[Forecast]:
         """Return forecasts for the `top` prefixes asked for most of late, hottest first."""
@@ -161,6 +178,30 @@ class Forecaster:
         rising = _rising(zip(horizons_s, counts, strict=True))
         return Forecast(prefix, at_s, stats.arrivals, rising, chances)
 
+    def _announced(self, below_blocks: int, now_s: float) -> Forecast | None:
+        """Return the forecast for the latest prompt, if it is new and many will go on from it."""
+        prompt, prompts = self._tracker.prompt, self._tracker.prompts
+        if prompt is None or prompt.blocks <= below_blocks:
+            return None
+        if not self._models or prompts.likely(prompt) < LEAST_FOLLOWING:
+            return None
+        following = self._following(prompt, now_s)
+        if following is None or following.mean(self._longest_s) < LEAST_FOLLOWING:
+            return None
+        return following
+
+    def _following(self, prompt: Prompt, now_s: float) -> Forecast | None:
+        """Return what will go on from all of a prompt, None where nothing tells of it."""
+        horizons_s = [horizon_s for horizon_s, _ in self._models]
+        found = self._tracker.prompts.to_come(prompt, now_s, horizons_s)
+        if not found:
+            return None
+        counts = (with_return(Counts(0.0), back) for back in found)
+        rising = _rising(zip(horizons_s, counts, strict=True))
+        prefix = Prefix(prompt.key, prompt.blocks, prompt.tokens)
+        chances = {h: back.chance for h, back in zip(horizons_s, found, strict=True)}
+        return Forecast(prefix, now_s, prompt.count + 1, rising, chances)
+
     def _told(self, node: PrefixNode) -> list[tuple[float, Counts]]:
         """Return what the models say as of the last arrival of `node`: they learn at arrivals."""
         if not self._models:
@@ -178,7 +219,7 @@ def _rising(told: Iterable[tuple[float, Counts]]) -> dict[float, Counts]:
     counts: dict[float, Counts] = {}
     least = 0.0
     for horizon_s, count in told:
-        counts[horizon_s] = count if count.mean >= least else Counts(least, count.shape)
+        counts[horizon_s] = count if count.mean >= least else replace(count, mean=least)
         least = counts[horizon_s].mean
     return counts
 

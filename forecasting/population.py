@@ -1,5 +1,6 @@
 """What is kept of all the arrivals of one tenant, or of everybody, in constant memory."""
 
+from forecasting.offspring import two_kinds
 from models.recurrence import Family
 
 _NEWEST_OUTCOME_WEIGHT = 0.02
@@ -18,15 +19,26 @@ class Population:
         Prefixes that `repeat_share` has been told of.
     family
         How punctual their recurring prefixes are.
+    offspring
+        What followed their first prompts, and those that continued one.
     """
 
-    __slots__ = ("_count_60s", "_count_300s", "_last_s", "family", "firsts", "repeat_share")
+    __slots__ = (
+        "_count_60s",
+        "_count_300s",
+        "_last_s",
+        "family",
+        "firsts",
+        "offspring",
+        "repeat_share",
+    )
 
     def __init__(self) -> None:
         self._last_s = self._count_60s = self._count_300s = 0.0
         self.repeat_share = 0.0
         self.firsts = 0
         self.family = Family()
+        self.offspring = two_kinds()
 
     def add(self, at_s: float) -> None:
         """Count one arrival."""

@@ -36,6 +36,8 @@ class PrefixTree:
         another depth or from below another prefix.
     cut
         Chains longer than `max_blocks`.
+    known
+        Leading blocks of the latest chain observed that were known before.
 
     Raises
     ------
@@ -56,7 +58,7 @@ class PrefixTree:
     def __init__(self, max_blocks: int) -> None:
         if max_blocks < 1:
             raise ValueError(f"max_blocks must be at least 1, got {max_blocks!r}")
-        self.pruned = self.broken = self.cut = 0
+        self.pruned = self.broken = self.cut = self.known = 0
         self._max_blocks = max_blocks
         self._nodes: dict[int, PrefixNode] = {}
         # By last use. A node comes after all below it, so the first has nothing below.
@@ -97,7 +99,7 @@ class PrefixTree:
         if len(chain) > self._max_blocks:
             chain = chain[: self._max_blocks]
             self.cut += 1
-        depth = self.match(chain)
+        self.known = depth = self.match(chain)
         node = self._nodes[chain[depth - 1]] if depth else None
         fresh = chain[depth:]
         if not (_lies_on(node, chain, depth) and self._all_new(fresh)):

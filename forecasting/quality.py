@@ -85,7 +85,15 @@ class Quality:
         self._bins = np.zeros((len(BIN_EDGES) + 1, 3))
 
     def add(self, forecast: Counts, count: int) -> None:
-        """Score that `count` came where `forecast` was made."""
+        """Score that `count` came where a model made `forecast`.
+
+        Raises
+        ------
+        ValueError
+            If it gives more zeros than a negative binomial: no model's forecast does.
+        """
+        if forecast.idle:
+            raise ValueError(f"only a model's forecast is scored, got {forecast}")
         self._waiting.append((forecast.mean, forecast.shape, float(count)))
         if len(self._waiting) >= BATCH:
             self._flush()

@@ -1,7 +1,6 @@
 """What a prefix's earlier bursts say of the next one, once the last is over."""
 
 from collections.abc import Sequence
-from math import exp, inf, log
 from typing import NamedTuple
 
 from forecasting.stats import BURST_SILENCE_S, PrefixStats
@@ -10,15 +9,19 @@ from models.counts import Counts
 LEAST_CHANCE = 0.02
 """Probability of a burst below which it is not worth a word."""
 
-LOW, HIGH = 1e-3, 1e3
-"""Shapes between which the one of a mixture is looked for."""
+BURST_SHAPE = 5.0
+"""Shape of the size of a burst that does come: bursts of one job differ by half of their mean."""
 
 
 class Return(NamedTuple):
-    """Within one horizon: the probability that a burst begins, and its mean arrivals by then."""
+    """Within one horizon: the probability that a burst begins, and its mean arrivals by then.
+
+    `shape` is that of the negative binomial of its arrivals, where it does begin.
+    """
 
     chance: float
     arrivals: float
+    shape: float = BURST_SHAPE
 
 
 def returns(stats: PrefixStats, now_s: float, horizons: Sequence[float]) -> list[Return]:
@@ -38,23 +41,24 @@ def returns(stats: PrefixStats, now_s: float, horizons: Sequence[float]) -> list
 def with_return(count: Counts, back: Return) -> Counts:
     """Return `count` with the arrivals of a burst added that may begin.
 
-    The mean is the sum, and the shape is such that the probability of none is that of neither. The
-    sum is no negative binomial: for a burst that is likely and large, its spread is too wide.
+    The mean is the sum, and the probability of none is that of neither: where a negative binomial
+    with this mean gives less of it, the rest is that nothing comes at all. The shape is that of
+    whichever of the two has more arrivals.
 
     >>> both = with_return(Counts(0.1), Return(chance=0.5, arrivals=20.0))
     >>> round(both.mean, 1), round(1.0 - both.at_least(1), 3)  # exp(-0.1) / 2
     (20.1, 0.452)
     """
     mean = count.mean + back.arrivals
+    shape = back.shape if back.arrivals > count.mean else count.shape
     none = (1.0 - count.at_least(1)) * (1.0 - back.chance)
-    if none <= exp(-mean):
-        return Counts(mean)
-    low, high = log(LOW), log(HIGH)
+    if mean == 0.0 or 1.0 - Counts(mean, shape).at_least(1) >= none:
+        return Counts(mean, shape)
+    low, high = 0.0, none
     for _ in range(20):
         middle = (low + high) / 2.0
-        shape = exp(middle)
-        if -shape * log(1.0 + mean / shape) > log(none):
+        if 1.0 - Counts(mean, shape, middle).at_least(1) < none:
             low = middle
         else:
             high = middle
-    return Counts(mean, exp(high) if high < log(HIGH) else inf)
+    return Counts(mean, shape, low)

@@ -9,6 +9,12 @@ LEAST_SIZE = 5
 """Arrivals of a burst of which it is noted when it came: one and four more, as in `btb audit`.
 Fewer need no copy, and most of what comes back with no more are people who took a break."""
 
+PRIOR_SHARE, NEWEST_GAP_WEIGHT = 0.3, 0.1
+"""Share of short gaps before there is one, counting as one gap; least weight of the newest."""
+
+GAPS = 8
+"""Latest gaps between arrivals that are kept: the pace of an agent between its tool calls."""
+
 _NEWEST_WEIGHT = 0.25
 """Least weight of the newest interval between bursts in their mean: a schedule may change."""
 
@@ -45,8 +51,8 @@ class PrefixStats:
         All arrivals so far.
     first_s, last_s
         When the first and the last one came.
-    gap_last_s, gap_prev_s
-        Seconds between the last two arrivals, and between the two before; -1 where there is none.
+    gaps_s
+        Seconds between the latest arrivals, newest first, at most `GAPS`.
     count_1s ... count_1800s
         Arrivals, each halved every 1 ... 1,800 s, as they stood at `last_s`.
     bursts, burst_start_s, burst_size, burst_before
@@ -54,8 +60,10 @@ class PrefixStats:
         before. The first arrival begins a burst, and so does each one after `BURST_SILENCE_S`.
     burst_interval_s
         Mean seconds between the starts of bursts, recent ones more; -1 before the second.
-    input_tokens
-        Length of the last prompt.
+    input_tokens, input_growth_tokens
+        Length of the last prompt, and how much longer than the one before it is.
+    gap_share_15s, gap_share_60s
+        Share of gaps that were no longer than 15 and 60 s, newer ones counting more.
     past
         The latest bursts that are over, of `LEAST_SIZE` arrivals or more, at most `KEPT`.
     schedule
@@ -76,8 +84,10 @@ class PrefixStats:
         "count_300s",
         "count_1800s",
         "first_s",
-        "gap_last_s",
-        "gap_prev_s",
+        "gap_share_15s",
+        "gap_share_60s",
+        "gaps_s",
+        "input_growth_tokens",
         "input_tokens",
         "last_s",
         "past",
@@ -85,9 +95,12 @@ class PrefixStats:
     )
 
     def __init__(self) -> None:
-        self.arrivals = self.bursts = self.burst_size = self.burst_before = self.input_tokens = 0
+        self.arrivals = self.bursts = self.burst_size = self.burst_before = 0
+        self.input_tokens = self.input_growth_tokens = 0
         self.first_s = self.last_s = self.burst_start_s = 0.0
-        self.gap_last_s = self.gap_prev_s = self.burst_interval_s = -1.0
+        self.burst_interval_s = -1.0
+        self.gaps_s: tuple[float, ...] = ()
+        self.gap_share_15s = self.gap_share_60s = PRIOR_SHARE
         self.count_1s = self.count_5s = self.count_15s = 0.0
         self.count_60s = self.count_300s = self.count_1800s = 0.0
         self.past: tuple[Occurrence, ...] = ()
@@ -95,6 +108,8 @@ class PrefixStats:
 
     def add(self, at_s: float, input_tokens: int = 0) -> None:
         """Count one arrival at `at_s`, with a prompt of `input_tokens`."""
+        if self.arrivals:
+            self.input_growth_tokens = input_tokens - self.input_tokens
         self.input_tokens = input_tokens
         if not self.arrivals:
             self._begin(at_s)
@@ -112,8 +127,10 @@ class PrefixStats:
         self.count_60s += 1.0
         self.count_300s += 1.0
         self.count_1800s += 1.0
-        self.gap_prev_s = self.gap_last_s
-        self.gap_last_s = gap_s
+        self.gaps_s = (gap_s, *self.gaps_s[: GAPS - 1])
+        weight = max(1.0 / self.arrivals, NEWEST_GAP_WEIGHT)
+        self.gap_share_15s += weight * ((gap_s <= 15.0) - self.gap_share_15s)
+        self.gap_share_60s += weight * ((gap_s <= 60.0) - self.gap_share_60s)
         if gap_s > BURST_SILENCE_S:
             self._begin_burst(at_s, at_s - gap_s)
         else:

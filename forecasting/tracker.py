@@ -11,6 +11,7 @@ from forecasting.features import features
 from forecasting.node import PrefixNode
 from forecasting.population import Population
 from forecasting.prefix import PrefixTree
+from forecasting.prompts import Prompt, Prompts
 from forecasting.recent import RecentMap
 from forecasting.stats import BURST_SILENCE_S, LEAST_SIZE
 from models.base import Features
@@ -64,6 +65,10 @@ class PrefixTracker:
         The prefixes.
     due
         Those of them whose next burst is due at a known time.
+    prompts
+        Those of the last minute, and what has come of them.
+    prompt
+        That of the latest arrival, None where it isn't watched.
 
     Raises
     ------
@@ -78,8 +83,10 @@ class PrefixTracker:
         self.arrivals = self.late = self.short = 0
         self.tree = PrefixTree(max_blocks)
         self.due = DueQueue()
+        self.prompt: Prompt | None = None
         self._boundary_tokens = boundary_tokens
         self._everyone = Population()
+        self.prompts = Prompts(self._everyone)
         self._tenants: RecentMap[str, Population] = RecentMap(MAX_TENANTS)
         self._active: RecentMap[PrefixNode, None] = RecentMap(MAX_ACTIVE)
         self._firsts: deque[tuple[float, PrefixNode, Population]] = deque()
@@ -108,6 +115,7 @@ class PrefixTracker:
         self.late += arrival.at_s < now_s
         self.arrivals += 1
         self._settle(now_s)
+        self.prompts.settle(now_s)
         self._everyone.add(now_s)
         tenant = self._tenants.use(arrival.tenant, Population)
         tenant.add(now_s)
@@ -116,7 +124,9 @@ class PrefixTracker:
         node = next((step for step in path if step.end == boundary), None)
         if node is None:
             self.short += 1
+            self.prompt = None
             return None
+        self.prompt = self.prompts.take(arrival, node, self.tree.known, tenant, now_s)
         self._active.use(node, _nothing)
         stats = node.stats
         if stats.burst_size == LEAST_SIZE and stats.past:

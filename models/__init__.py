@@ -42,6 +42,7 @@ MODELS: Mapping[str, Learner] = {
     "hawkes": Learner("models.hawkes", "Hawkes"),
     "river": Learner("models.river_model", "RiverModel"),
     "recurrence": Learner("models.burst_size", "BurstSize"),
+    "boosted": Learner("models.boosted", "Boosted"),
     "combined": Learner("models.combiner", "Combined"),
 }
 """The learners by name. One file and one line here make a new one."""

@@ -1,6 +1,6 @@
 """What every learner here can do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
 from models.counts import Counts
@@ -60,5 +60,26 @@ class CountModel(Learner, Protocol):
         ------
         ValueError
             If a value is missing or is not what it should be; the message names it.
+        """
+        ...
+
+
+class TrainedModel(CountModel, Protocol):
+    """A model whose main part is fitted to a log, all of it at once, and frozen until the next fit.
+
+    Before the first fit it is some cheap online model. Afterwards `learn_one` only adjusts the scale
+    and the spread of what the frozen part says.
+    """
+
+    def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:
+        """Forget what was fitted, and fit to samples in the order of time and what followed each.
+
+        The last of them, a fifth or so, decide when to stop and how far counts scatter.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many counts as samples, or too few samples, or too few arrivals, to
+            learn from; the model is as it was then.
         """
         ...

@@ -8,14 +8,16 @@ from scipy.special import betainc, gammainc
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Negative binomial with `mean` and `shape`; Poisson where `shape` is infinite.
+    """Negative binomial, or Poisson where `shape` is infinite, with more zeros where `idle` says.
 
-    The variance is mean + mean² / shape, so a small shape says "either nothing or a lot".
+    With probability `idle` nothing comes, whatever the rest says: a job may not return. Otherwise
+    the count has the mean m = mean / (1 - idle) and the variance m + m² / shape, so a small shape
+    says "a few or a lot". `mean` is that of all.
 
     Raises
     ------
     ValueError
-        If `mean` is negative or not finite, or `shape` is not positive.
+        If `mean` is negative or not finite, `shape` is not positive, or `idle` is not below 1.
 
     Examples
     --------
@@ -25,21 +27,27 @@ class Counts:
     0.6666666666666666
     >>> Counts(mean=2.0).quantile(0.9)
     4
+    >>> round(Counts(mean=2.0, idle=0.5).at_least(1), 4)  # half of 1 - exp(-4)
+    0.4908
     """
 
     mean: float
     shape: float = inf
+    idle: float = 0.0
 
     def __post_init__(self) -> None:
         if not (isfinite(self.mean) and self.mean >= 0.0):
             raise ValueError(f"mean must be finite and not negative, got {self.mean!r}")
         if not self.shape > 0.0:
             raise ValueError(f"shape must be positive, got {self.shape!r}")
+        if not 0.0 <= self.idle < 1.0:
+            raise ValueError(f"idle must be at least 0 and below 1, got {self.idle!r}")
 
     @property
     def variance(self) -> float:
         """Variance of the count."""
-        return self.mean + self.mean * self.mean / self.shape
+        busy = self.mean / (1.0 - self.idle)
+        return self.mean * (1.0 + busy / self.shape + self.idle * busy)
 
     def at_least(self, count: int) -> float:
         """Return the probability of `count` or more arrivals."""
@@ -47,10 +55,11 @@ class Counts:
             return 1.0
         if self.mean == 0.0:
             return 0.0
+        share = 1.0 - self.idle
+        busy = self.mean / share
         if self.shape == inf:
-            return float(gammainc(count, self.mean))
-        miss = self.mean / (self.mean + self.shape)
-        return float(betainc(count, self.shape, miss))
+            return share * float(gammainc(count, busy))
+        return share * float(betainc(count, self.shape, busy / (busy + self.shape)))
 
     def quantile(self, share: float) -> int:
         """Return the smallest count that is not passed with probability `share` or more."""

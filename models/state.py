@@ -1,6 +1,6 @@
 """What a model knows, as plain JSON values: no pickle, so a file from others runs no code."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
@@ -52,6 +52,25 @@ def read_up_to(state: State, name: str, longest: int) -> list[float]:
     if len(values) > longest:
         raise ValueError(f"{name} should have at most {longest} numbers, got {len(values)}")
     return [_number(value, f"{name}[{k}]", -inf, inf) for k, value in enumerate(values)]
+
+
+def read_names(state: State, name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Return the list of names called `name`, all different and all among those `known`.
+
+    Raises
+    ------
+    ValueError
+        If it is missing, no list, or one of them is not known or comes twice.
+    """
+    values = _sequence(state, name)
+    names: dict[str, None] = {}
+    for k, value in enumerate(values):
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"{name}[{k}] is not known: {value!r:.60}")
+        if value in names:
+            raise ValueError(f"{name}[{k}] comes twice: {value!r}")
+        names[value] = None
+    return tuple(names)
 
 
 def read_state(state: State, name: str) -> State:

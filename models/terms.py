@@ -9,6 +9,8 @@ LOGGED: tuple[str, ...] = (
     "arrivals",
     "gap_last_s",
     "gap_prev_s",
+    "gap_share_15s",
+    "gap_share_60s",
     "age_s",
     "input_tokens",
     f"parent_{decayed_count(60.0)}",

@@ -11,7 +11,7 @@ from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from policies.anticipation import Anticipation
 from policies.base import Chain, ClusterView, Copy, Decision, Due, Feedback, Foresight, Keep
-from policies.cost import Way, ways
+from policies.cost import Supply, Way, supply, ways
 from policies.order import QueueOrder, boundary_key
 from policies.placing import Prices
 from policies.ranking import first_by, ranked
@@ -93,10 +93,14 @@ class Btb:
         self._work.arrivals += 1.0
         rate_rps = self._remember(arrival, forecasts, now_s)
         shared = forecasts[-1].prefix.key if forecasts else boundary_key(arrival)
-        priorities = self._order.priorities(arrival, shared, cluster)
-        found = ways(arrival, cluster, priorities)
-        behind = cluster.behind(priorities)
-        scores = self._scores(found, behind, arrival, rate_rps, cluster, now_s)
+        names, at = cluster.replicas, supply(arrival.chain, cluster)
+
+        def priority(replica: int, work_s: float) -> float:
+            return self._order.priority(arrival, shared, names[replica], work_s)
+
+        found = ways(arrival, cluster, at, priority)
+        behind = cluster.behind([way.priority for way in found])
+        scores = self._scores(found, behind, arrival, rate_rps, at, cluster, now_s)
         first = first_by(scores, self._rng)
         way = found[first]
         copies: tuple[Copy, ...] = ()
@@ -109,10 +113,9 @@ class Btb:
             self._anticipation.note(arrival, forecasts)
             copies += tuple(self._anticipation.meanwhile(arrival, forecasts, first, cluster, now_s))
             self._anticipation.copied(forecasts, copies)
-        names = cluster.replicas
         self._order.note(arrival, shared, names[first])
         keeps = self._keeps(way, arrival, names[first], now_s)
-        return Decision(ranked(names, scores, first), copies, way.how, priorities[first], keeps)
+        return Decision(ranked(names, scores, first), copies, way.how, way.priority, keeps)
 
     def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
         """Return what gets ahead of bursts that may begin within `lead_s`."""
@@ -151,6 +154,7 @@ class Btb:
         behind: Sequence[int],
         arrival: Arrival,
         rate_rps: float,
+        at: Supply,
         cluster: ClusterView,
         now_s: float,
     ) -> list[float]:
@@ -161,7 +165,7 @@ class Btb:
         in_the_way = [] if cluster.by_priority else self._expected(arrival, most_work_s, now_s)
         others = [(hot.rate_rps, _waits(hot, arrival, cluster)) for hot in in_the_way]
         free_bytes = cluster.free_bytes()
-        stored = cluster.stored_blocks(arrival.chain)
+        most = max(at.stored)
         scores = []
         for way in found:
             wait_s = min(own_wait_s, way.ttft_s)
@@ -172,7 +176,7 @@ class Btb:
             if way.source >= 0:
                 size_bytes = way.blocks * cluster.block_bytes
                 cost_s = self._link_price * cluster.copy_s(way.source, way.replica, size_bytes)
-            twice = max(stored) - stored[way.replica]
+            twice = most - at.stored[way.replica]
             if twice > 0 and free_bytes[way.replica] < twice * cluster.block_bytes:
                 # KV that is here twice evicts what may be asked for again.
                 tokens = twice * arrival.block_tokens

@@ -4,15 +4,19 @@ The formulas are those of `design.md` section 6: queue ahead, then what must be 
 the prefill of the rest. Waiting for KV and waiting in the queue go on side by side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forecasting.arrival import Arrival
-from policies.base import ClusterView
+from policies.base import Chain, ClusterView
+from policies.waiting import CHUNK_TOKENS
 
 FAR_S = 60.0
 """Nobody can say what a cache will hold when a request starts that waits longer than this, in
 seconds; nothing is copied for it."""
+
+Priority = Callable[[int, float], float]
+"""The priority that a request has on a replica, by number, if it needs so much compute there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,73 +33,139 @@ class Way:
     blocks: int
     source: int
     how: str
+    priority: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Where the KV of a prompt is, or will be: its leading blocks on each replica.
+
+    `here` is in HBM, `stored` counts RAM and disk too, `pending` is under way, and in how many
+    seconds it is there. The best source for a copy has or will have `source_blocks`, in `source_s`;
+    what it has below its HBM comes up in `below_s`. It is -1 where nobody has anything.
+    """
+
+    here: Sequence[int]
+    stored: Sequence[int]
+    pending: Sequence[tuple[int, float]]
+    source: int
+    source_blocks: int
+    source_s: float
+    below_s: float
+
+
+def supply(chain: Chain, cluster: ClusterView) -> Supply:
+    """Return where the KV of `chain` is."""
+    here, stored = cluster.resident_blocks(chain), cluster.stored_blocks(chain)
+    pending = cluster.pending(chain)
+    source, blocks, wait_s, below_s = -1, 0, 0.0, 0.0
+    for replica, held in enumerate(stored):
+        coming, ready_s = pending[replica]
+        if coming <= held:
+            coming, ready_s = held, 0.0
+        if coming > blocks or (coming == blocks and ready_s < wait_s):
+            source, blocks, wait_s = replica, coming, ready_s
+    if source >= 0 and here[source] < blocks == stored[source]:
+        below_s = cluster.load_s(source, chain)
+    return Supply(here, stored, pending, source, blocks, wait_s, below_s)
 
 
 def ways(
-    arrival: Arrival, cluster: ClusterView, priorities: Sequence[float] | None = None
-) -> list[Way]:
-    """Return the best way for each replica, in their order, served by `priorities` if given.
-
-    Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
-    so what can be had without computing is worth as much wait.
-    """
-    chain = arrival.chain
-    queue_s = cluster.queue_s(priorities)
-    here = cluster.resident_blocks(chain)
-    stored = cluster.stored_blocks(chain)
-    pending = cluster.pending(chain)
-    source, source_blocks, source_s = _best_source(stored, pending)
-    below_s = 0.0
-    if source >= 0 and here[source] < source_blocks == stored[source]:
-        below_s = cluster.load_s(source, chain)  # a disk may be slower than the NICs
-    found = []
-    for replica, wait_s in enumerate(queue_s):
-        best = _way(arrival, cluster, replica, wait_s, here[replica], -1, "computed here")
-        offers = []
-        if pending[replica][0] > here[replica]:
-            ready_s = max(wait_s, pending[replica][1])
-            offers.append((pending[replica][0], ready_s, -1, "under way here"))
-        if stored[replica] > here[replica]:
-            ready_s = max(wait_s, cluster.load_s(replica, chain))
-            offers.append((stored[replica], ready_s, -1, "in its RAM"))
-        known = max(here[replica], pending[replica][0])
-        near = max(wait_s, source_s) <= FAR_S
-        if near and source not in (-1, replica) and source_blocks > known:
-            size = (source_blocks - here[replica]) * cluster.block_bytes
-            copy_s = max(below_s, cluster.copy_s(source, replica, size))
-            ready_s = max(wait_s, source_s + copy_s)
-            offers.append((source_blocks, ready_s, source, "copied from a peer"))
-        for blocks, ready_s, origin, how in offers:
-            way = _way(arrival, cluster, replica, ready_s, blocks, origin, how)
-            if way.ttft_s + way.work_s < best.ttft_s + best.work_s:
-                best = way
-        found.append(best)
-    return found
-
-
-def _way(
     arrival: Arrival,
     cluster: ClusterView,
-    replica: int,
-    ready_s: float,
-    blocks: int,
-    source: int,
-    how: str,
-) -> Way:
-    hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
-    work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-    if blocks and how == "computed here":
-        how = "held here"
-    return Way(replica, ready_s + work_s, work_s, blocks, source, how)
+    at: Supply | None = None,
+    priority: Priority | None = None,
+) -> list[Way]:
+    """Return the best way for each replica, in their order, served by `priority` if given.
+
+    Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
+    so what can be had without computing is worth as much wait. A request that fetches its KV needs
+    little compute, so it has a better priority than one that computes.
+    """
+    return _Weighing(arrival, cluster, at or supply(arrival.chain, cluster), priority).best()
 
 
-def _best_source(
-    stored: Sequence[int], pending: Sequence[tuple[int, float]]
-) -> tuple[int, int, float]:
-    """Return the replica that holds or will hold most of a prompt, how much, and in how long."""
-    keys = []
-    for replica, blocks in enumerate(stored):
-        coming, wait_s = pending[replica]
-        keys.append((-coming, wait_s, replica) if coming > blocks else (-blocks, 0.0, replica))
-    blocks, wait_s, replica = min(keys)
-    return (replica, -blocks, wait_s) if blocks else (-1, 0, 0.0)
+class _Weighing:
+    """Weighs, on each replica, computing against waiting for what is under way and against moving.
+
+    What is under way is waited for with the priority of one that computes: it may be this very
+    request that has to, when its turn comes.
+    """
+
+    def __init__(
+        self, arrival: Arrival, cluster: ClusterView, at: Supply, priority: Priority | None
+    ) -> None:
+        self._arrival = arrival
+        self._cluster = cluster
+        self._at = at
+        self._works_s: dict[int, float] = {}
+        count = len(at.here)
+        self._fetched = [max(at.stored[r], at.source_blocks) for r in range(count)]
+        self._own: Sequence[float] = [0.0] * count
+        self._fetching: Sequence[float] = self._own
+        if priority is not None:
+            self._own = [priority(r, self._work_s(at.here[r])) for r in range(count)]
+            self._fetching = [priority(r, self._work_s(self._fetched[r])) for r in range(count)]
+        self._wait_s = cluster.queue_s(self._own if priority else None)
+        self._fetch_wait_s = (
+            cluster.queue_s(self._fetching) if priority and at.source >= 0 else self._wait_s
+        )
+
+    def best(self) -> list[Way]:
+        """Return the best way for each replica."""
+        return [self._best(replica) for replica in range(len(self._own))]
+
+    def _best(self, replica: int) -> Way:
+        at, chain = self._at, self._arrival.chain
+        here, wait_s, own = at.here[replica], self._wait_s[replica], self._own[replica]
+        best = self._way(replica, wait_s, here, -1, "held here" if here else "computed here", own)
+        if at.source_blocks <= here:
+            return best
+        coming, coming_s = at.pending[replica]
+        offers = []
+        if coming > here:
+            # If this one overtakes who would compute it, it computes it for both.
+            coming_s = min(coming_s, wait_s + self._work_s(here) - self._work_s(coming))
+            offers.append((coming, max(wait_s, coming_s), -1, "under way here", own))
+        fetch_wait_s, fetching = self._fetch_wait_s[replica], self._fetching[replica]
+        if at.stored[replica] > here:
+            ready_s = max(fetch_wait_s, self._cluster.load_s(replica, chain))
+            offers.append((at.stored[replica], ready_s, -1, "in its RAM", fetching))
+        near = max(fetch_wait_s, at.source_s) <= FAR_S
+        if near and replica != at.source:
+            copied_s = self._copied_s(replica)
+            if at.source_blocks > coming or copied_s < coming_s:
+                ready_s = max(fetch_wait_s, copied_s)
+                copied = (at.source_blocks, ready_s, at.source, "copied from a peer", fetching)
+                offers.append(copied)
+        for offer in offers:
+            way = self._way(replica, offer[1], offer[0], *offer[2:])
+            if way.ttft_s + way.work_s < best.ttft_s + best.work_s:
+                best = way
+        return best
+
+    def _copied_s(self, replica: int) -> float:
+        """Return when a copy would be there: in pieces, so its last chunk comes last."""
+        at, cluster = self._at, self._cluster
+        size_bytes = (at.source_blocks - at.here[replica]) * cluster.block_bytes
+        copy_s = max(at.below_s, cluster.copy_s(at.source, replica, size_bytes))
+        if not at.source_s:
+            return copy_s
+        chunk_blocks = max(1, CHUNK_TOKENS // self._arrival.block_tokens)
+        chunk_bytes = min(size_bytes, chunk_blocks * cluster.block_bytes)
+        return max(copy_s, at.source_s + cluster.copy_s(at.source, replica, chunk_bytes))
+
+    def _work_s(self, blocks: int) -> float:
+        work_s = self._works_s.get(blocks)
+        if work_s is None:
+            arrival = self._arrival
+            hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
+            work_s = self._cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+            self._works_s[blocks] = work_s
+        return work_s
+
+    def _way(
+        self, replica: int, ready_s: float, blocks: int, source: int, how: str, priority: float
+    ) -> Way:
+        work_s = self._work_s(blocks)
+        return Way(replica, ready_s + work_s, work_s, blocks, source, how, priority)

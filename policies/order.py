@@ -36,16 +36,13 @@ class QueueOrder:
         self._where: dict[str, tuple[str, int]] = {}
         self._noted_s: deque[tuple[float, str]] = deque()
 
-    def priorities(self, arrival: Arrival, prefix_key: int, cluster: ClusterView) -> list[float]:
-        """Return the priority that `arrival`, which begins with a prefix, has on each replica."""
-        found = []
-        resident = cluster.resident_blocks(arrival.chain)
-        for name, blocks in zip(cluster.replicas, resident, strict=True):
-            hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
-            work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-            sharing = self._waiting[name, prefix_key] + 1
-            found.append(work_s / sharing + AGE_PRICE * arrival.at_s)
-        return found
+    def priority(self, arrival: Arrival, prefix_key: int, name: str, work_s: float) -> float:
+        """Return what `arrival`, which begins with a prefix, has on the replica `name`.
+
+        `work_s` is the compute that it needs there if nobody else does it.
+        """
+        sharing = self._waiting.get((name, prefix_key), 0) + 1
+        return work_s / sharing + AGE_PRICE * arrival.at_s
 
     def note(self, arrival: Arrival, prefix_key: int, name: str) -> None:
         """Remember that `arrival` waits for a prefix on the replica `name`."""
@@ -91,9 +88,13 @@ class Ordered:
         """Return what the policy inside decides, with a priority."""
         decision = self._policy.decide(arrival, forecasts, cluster, now_s)
         key, name = boundary_key(arrival), decision.ranked[0]
-        found = self._order.priorities(arrival, key, cluster)
+        replica = list(cluster.replicas).index(name)
+        blocks = cluster.resident_blocks(arrival.chain)[replica]
+        hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
+        work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+        priority = self._order.priority(arrival, key, name, work_s)
         self._order.note(arrival, key, name)
-        return replace(decision, priority=found[list(cluster.replicas).index(name)])
+        return replace(decision, priority=priority)
 
     def learn_one(self, decision: Decision, feedback: Feedback) -> None:
         """Take in that a request waits no more."""

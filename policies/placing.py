@@ -8,6 +8,9 @@ from forecasting.forecast import Prefix
 from policies.base import Chain, ClusterView, Copy
 from policies.waiting import Work, mean_wait_s
 
+LEAST_SAVED_S = 0.1
+"""Delay below which a copy beside another is left to the request that turns out to need it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -113,8 +116,9 @@ def spread(
         price_s = prices.link * took_s
         if free_bytes[target] < size_bytes:
             price_s += prices.evict * cluster.prefill_s(burst.tokens, 0)
-        saved_s = delay_s(count) - delay_s(count + 1)
-        if saved_s <= price_s:
+        waits_s = delay_s(count) - delay_s(count + 1)
+        saved_s = min(waits_s, burst.chance * took_s * (1.0 + burst.rate_rps * took_s / 2))
+        if saved_s <= price_s or saved_s < LEAST_SAVED_S:
             break
         depth = len(burst.chain)
         copies.append(_copy(burst, depth, source, target, saved_s, took_s, cluster, now_s))

@@ -29,7 +29,9 @@ def test_three_arrivals_are_described_as_worked_by_hand() -> None:
     x = describe(node_with([0.0, 10.0, 25.0]), at_s=40.0)
     assert x["count_hl_15s"] == pytest.approx(2 ** (-40 / 15) + 2 ** (-30 / 15) + 2 ** (-15 / 15))
     assert x["arrivals"] == 3.0
-    assert (x["gap_last_s"], x["gap_prev_s"]) == (15.0, 10.0)
+    assert (x["gap_last_s"], x["gap_prev_s"], x["gap_3_s"]) == (15.0, 10.0, LONGEST_S)
+    # 0.3 counts as one gap: (0.3 + 1 + 1) / 3.
+    assert x["gap_share_15s"] == x["gap_share_60s"] == pytest.approx(2.3 / 3.0)
     assert (x["since_last_s"], x["age_s"]) == (15.0, 40.0)
     assert (x["depth_tokens"], x["input_tokens"]) == (1024.0, 1500.0)
     assert (x["bursts_seen"], x["burst_size"], x["since_burst_start_s"]) == (1.0, 3.0, 40.0)
@@ -38,6 +40,16 @@ def test_three_arrivals_are_described_as_worked_by_hand() -> None:
 def test_the_names_are_those_of_the_dictionary_in_order() -> None:
     assert tuple(describe(node_with([0.0]), 0.0)) == FEATURE_NAMES
     assert FEATURE_NAMES[: len(HALF_LIVES_S)] == tuple(map(decayed_count, HALF_LIVES_S))
+
+
+def test_a_prompt_s_growth_is_from_the_one_before_whether_longer_or_shorter() -> None:
+    stats, grown = PrefixStats(), []
+    for at_s, tokens in ((0.0, 5000), (20.0, 5600), (90.0, 2100)):
+        stats.add(at_s, tokens)
+        grown.append(stats.input_growth_tokens)
+    assert grown == [0, 600, -3500]
+    # Gaps of 20 and 70 s: none within 15 s, one of two within 60 s.
+    assert (stats.gap_share_15s, stats.gap_share_60s) == pytest.approx((0.1, 1.3 / 3.0))
 
 
 def test_what_there_has_not_been_counts_as_a_day() -> None:
@@ -117,7 +129,7 @@ def test_an_arrival_from_before_the_last_counts_as_coming_with_it() -> None:
     stats = PrefixStats()
     for at_s in (10.0, 4.0):
         stats.add(at_s, 1)
-    assert (stats.last_s, stats.gap_last_s, stats.counts(10.0)[0]) == (10.0, 0.0, 2.0)
+    assert (stats.last_s, stats.gaps_s[0], stats.counts(10.0)[0]) == (10.0, 0.0, 2.0)
 
 
 gaps_s = st.lists(st.floats(0.0, 1e12), max_size=12)

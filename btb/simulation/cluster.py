@@ -266,8 +266,9 @@ class CausalCluster:
 
     def _expect_transfer(self, moving: Moving) -> None:
         ends_s = self.transfers.ends_s(moving, self.now_s)
+        expected = self._expected_s[moving.target]
         for run in moving.path:
-            self._expected_s[moving.target].setdefault(run, ends_s)
+            expected[run] = min(ends_s, expected.get(run, ends_s))
 
     def _begin(self, moving: Moving, upto: int) -> bool:
         """Move the first `upto` blocks; if there is no room for them, its jobs go on without."""
@@ -329,7 +330,7 @@ class CausalCluster:
         if moving is not None and self.transfers.brings(moving, job.path) > have:
             gain_s = self._compute_s(job, have, self.transfers.brings(moving, job.path))
             wait_s = self.transfers.ends_s(moving, self.now_s) - self.now_s
-            if wait_s < gain_s and not self._waits_for_itself(number, moving):
+            if wait_s < 2 * gain_s and not self._waits_for_itself(number, moving):
                 moving.waiting.append(job)
                 return False
         return not self._load(number, job, have)
