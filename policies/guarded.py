@@ -22,7 +22,7 @@ from policies.base import (
 from policies.cache_aware import CacheAware
 from policies.errors import PolicyError
 from policies.holdout import Holdout
-from policies.order import QueueOrder, boundary_key
+from policies.order import QueueOrder, boundary_key, work_s
 
 MODES = ("off", "observe", "enforce")
 
@@ -246,8 +246,7 @@ class Guarded:
         priority = 0.0
         if self._orders:  # else it would be behind all that the policy sends without one
             key, name = boundary_key(arrival), decision.ranked[0]
-            priorities = self._order.priorities(arrival, key, cluster)
-            priority = priorities[list(cluster.replicas).index(name)]
+            priority = self._order.priority(arrival, key, name, work_s(arrival, name, cluster))
             self._order.note(arrival, key, name)
         return replace(decision, reason=f"cache_aware: {why}", priority=priority)
 

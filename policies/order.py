@@ -70,6 +70,13 @@ def boundary_key(arrival: Arrival) -> int:
     return arrival.chain[min(blocks, len(arrival.chain)) - 1] if arrival.chain else 0
 
 
+def work_s(arrival: Arrival, name: str, cluster: ClusterView) -> float:
+    """Return the compute that `arrival` needs on the replica `name`, as it is now."""
+    blocks = cluster.resident_blocks(arrival.chain)[list(cluster.replicas).index(name)]
+    hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
+    return cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+
+
 class Ordered:
     """Any policy, with our queue order beside it: shows what is due to order alone."""
 
@@ -88,11 +95,7 @@ class Ordered:
         """Return what the policy inside decides, with a priority."""
         decision = self._policy.decide(arrival, forecasts, cluster, now_s)
         key, name = boundary_key(arrival), decision.ranked[0]
-        replica = list(cluster.replicas).index(name)
-        blocks = cluster.resident_blocks(arrival.chain)[replica]
-        hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
-        work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-        priority = self._order.priority(arrival, key, name, work_s)
+        priority = self._order.priority(arrival, key, name, work_s(arrival, name, cluster))
         self._order.note(arrival, key, name)
         return replace(decision, priority=priority)
 

@@ -18,7 +18,7 @@ from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
 from policies.base import Anticipating, ClusterView, Decision, Due, Feedback, Foresight, Policy
-from policies.order import AGE_PRICE
+from policies.order import AGE_PRICE, work_s
 from policies.registry import make_policy
 
 NAME = "clairvoyant"
@@ -171,12 +171,9 @@ class FutureOrder(Around):
         if self._counts:
             self._oracle.observe(arrival)
         decision = self._inside.decide(arrival, forecasts, cluster, now_s)
-        replica = list(cluster.replicas).index(decision.ranked[0])
-        held = cluster.resident_blocks(arrival.chain)[replica]
-        hit_tokens = min(held * arrival.block_tokens, arrival.input_tokens - 1)
-        work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-        sharing = 1 + self._oracle.coming(arrival, work_s)
-        return replace(decision, priority=work_s / sharing + self._age_price * arrival.at_s)
+        needed_s = work_s(arrival, decision.ranked[0], cluster)
+        sharing = 1 + self._oracle.coming(arrival, needed_s)
+        return replace(decision, priority=needed_s / sharing + self._age_price * arrival.at_s)
 
 
 class Avoiding(Around):
