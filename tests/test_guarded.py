@@ -180,6 +180,28 @@ def test_what_is_held_out_has_the_queue_order_that_the_policy_has() -> None:
         assert held_out[-1].priority == pytest.approx(expected)
 
 
+def test_who_is_held_out_shares_work_with_those_who_still_wait_only() -> None:
+    ordered = replace(FINE, priority=3.0)
+    guarded = guard(Scripted(ordered), "enforce", holdout=0.5)
+    sides = {p: ask(guarded, arrival(p, name=f"first {p}")).reason for p in range(40)}
+    held_out = max(p for p, reason in sides.items() if reason == "cache_aware: held out")
+    treated = min(p for p, reason in sides.items() if reason == "fine")
+    assert treated < held_out  # so the order is known by then
+    # 4.1 s of work; one who waits already shares it.
+    decision = ask(guarded, arrival(held_out, name="second"))
+    assert decision.priority == pytest.approx(4.1 / 2)
+    for name in ("second", f"first {held_out}"):
+        guarded.learn_one(decision, Feedback(name, decision.ranked[0], 0.5, 0))
+    assert ask(guarded, arrival(held_out, name="third")).priority == pytest.approx(4.1)
+
+
+def test_cache_aware_knows_where_the_policy_sent_what_when_it_takes_over() -> None:
+    guarded = guard(Scripted(FINE))
+    assert ask(guarded, arrival()).ranked[0] == "r1"
+    guarded.fall_back(arrival(2), StillCluster([0, 0]), 0.0, "slow")
+    assert ask(guarded, arrival(at_s=1.0), loads=(0, 9)).ranked[0] == "r1"  # not the lightest
+
+
 def run_visits(guarded: Guarded, ratio: float, visits: range) -> None:
     """Go through visits of 5 requests, a minute apart; the policy multiplies TTFT by `ratio`."""
     rng = Random(1)
