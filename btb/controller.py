@@ -29,6 +29,7 @@ class Controller:
 
     def __init__(self, policy: Policy, forecaster: Forecaster) -> None:
         self._policy = policy
+        self._ahead = policy if isinstance(policy, Anticipating) and policy.lead_s > 0.0 else None
         self._forecaster = forecaster
         self._unanswered: OrderedDict[str, Decision] = OrderedDict()
         self.forecasts: Sequence[Forecast] = ()
@@ -50,15 +51,15 @@ class Controller:
     @property
     def anticipates(self) -> bool:
         """Whether `tick` has anything to say, ever."""
-        return isinstance(self._policy, Anticipating) and self._policy.lead_s > 0.0
+        return self._ahead is not None
 
     def tick(self, now_s: float, cluster: ClusterView) -> Foresight:
-        """Say what to do ahead of bursts that are due; to be asked about once a second.
+        """Say what to do ahead of bursts that are due; to be asked every few seconds.
 
         Looks at what is due, not at all that is known, so it costs little when nothing is.
         """
-        policy, forecaster = self._policy, self._forecaster
-        if not isinstance(policy, Anticipating) or policy.lead_s <= 0.0:
+        policy, forecaster = self._ahead, self._forecaster
+        if policy is None:
             return Foresight()
         forecaster.advance(now_s)
         found = forecaster.due(now_s, policy.lead_s)

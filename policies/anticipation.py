@@ -1,21 +1,20 @@
-"""What `btb` does between requests: it gets ahead of bursts that are due, and clears up after."""
+"""What `btb` does ahead of requests: for bursts that are due, and for those that are under way."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast
 from policies.base import Chain, ClusterView, Compute, Copy, Due, Foresight, Keep
-from policies.placing import Burst, Prices, bring, holders, spread
+from policies.placing import Burst, Prices, bring, compute, holders, spread
 from policies.waiting import Work
 
 STAYS_S = 60.0
-"""How long what was brought is taken to stay if its burst does not come, and how long after its
-last request a burst is over."""
+"""How long what was brought is taken to stay if its burst does not come."""
 
-RENEWED_S = 3.0
-"""How long a prefix that is due is kept; renewed at each look."""
+RENEWED_S = 12.0
+"""How long a prefix that is due is kept; renewed at each look, every five seconds."""
 
 LEAST_REQUESTS = 2.0
 """Requests expected below which a prefix is not spread while its requests come."""
@@ -29,18 +28,17 @@ MAX_SHAPES = 1_000
 
 @dataclass(slots=True)
 class _Shape:
-    """What the requests below a boundary share, what each has beside, and where it was copied."""
+    """What the requests below a boundary share, and what each has beside."""
 
     chain: Chain
     block_tokens: int
     own_tokens: float
     last_s: float
     looked_s: float = -1.0
-    copied_to: set[str] = field(default_factory=set)
 
 
 class Anticipation:
-    """Gets prefixes into HBM before they are asked for, keeps them there, and lets them go after.
+    """Gets prefixes into HBM before they are asked for, and keeps them there meanwhile.
 
     With `compute`, what nobody holds is computed on a replica that is idle.
     """
@@ -69,12 +67,6 @@ class Anticipation:
         shape.own_tokens += 0.1 * (own_tokens - shape.own_tokens)
         shape.last_s = arrival.at_s
         self._shapes.move_to_end(key)
-
-    def copied(self, forecasts: Sequence[Forecast], copies: Sequence[Copy]) -> None:
-        """Take in which copies were ordered for a request, to be let go after the burst."""
-        shape = self._shapes.get(forecasts[0].prefix.key) if forecasts else None
-        if shape is not None:
-            shape.copied_to.update(copy.target for copy in copies)
 
     def meanwhile(
         self,
@@ -106,7 +98,7 @@ class Anticipation:
         return spread(burst, held, self._work, cluster, self._prices, now_s)
 
     def ahead(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
-        """Return what is done for bursts that may begin soon, and for those that are over."""
+        """Return what is done for bursts that may begin soon."""
         copies: list[Copy] = []
         keeps: list[Keep] = []
         computes: list[Compute] = []
@@ -121,15 +113,12 @@ class Anticipation:
                     copies.append(brought)
                     held = [list(cluster.replicas).index(brought.target)]
                 elif self._compute:
-                    computes += _compute(burst, cluster)
+                    computes += compute(burst, cluster)
             if held:
                 more = spread(burst, held, self._work, cluster, self._prices, now_s)
                 copies += more
-                shape = self._shapes[one.forecast.prefix.key]
-                shape.copied_to.update(copy.target for copy in more)
                 names = [cluster.replicas[at] for at in held] + [copy.target for copy in more]
                 keeps += [Keep(burst.chain, name, now_s + RENEWED_S) for name in names]
-        keeps += self._released({one.forecast.prefix.key for one in due}, cluster, now_s)
         return Foresight(tuple(copies), tuple(keeps), tuple(computes))
 
     def _burst(self, due: Due) -> Burst | None:
@@ -147,27 +136,3 @@ class Anticipation:
             # It may begin at any time within the horizon, so half of it is left on average.
             rate_rps=2.0 * requests / self._horizon_s,
         )
-
-    def _released(self, due: set[int], cluster: ClusterView, now_s: float) -> list[Keep]:
-        """Let copies go first whose burst is over, so long as one replica has the prefix still."""
-        keeps = []
-        for key, shape in self._shapes.items():
-            if now_s - shape.last_s <= STAYS_S:
-                continue
-            if shape.copied_to and key not in due:
-                held = [cluster.replicas[at] for at in holders(shape.chain, cluster)]
-                last = [name for name in held if name not in shape.copied_to] or held[:1]
-                gone = (name for name in held if name not in last)
-                keeps += [Keep(shape.chain, name, now_s) for name in gone]
-                shape.copied_to.clear()
-        return keeps
-
-
-def _compute(burst: Burst, cluster: ClusterView) -> list[Compute]:
-    """Have a prefix that nobody holds computed where nothing else is to be done."""
-    queue_s, loads = cluster.queue_s(), cluster.loads()
-    for replica, name in enumerate(cluster.replicas):
-        if queue_s[replica] <= 0.0 and loads[replica] == 0:
-            reason = f"a burst is due with probability {burst.chance:.2f}, and nobody has its KV"
-            return [Compute(burst.chain, name, reason)]
-    return []

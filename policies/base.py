@@ -207,7 +207,7 @@ class Anticipating(Policy, Protocol):
     def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
         """Return what to do ahead of bursts that may begin within `lead_s`.
 
-        `due` are those, the likeliest first; none of them has begun. Asked about once a second,
+        `due` are those, the likeliest first; none of them has begun. Asked every five seconds,
         also when nothing is due.
         """
         ...

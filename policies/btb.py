@@ -112,7 +112,6 @@ class Btb:
         if self.lead_s > 0.0 and forecasts:
             self._anticipation.note(arrival, forecasts)
             copies += tuple(self._anticipation.meanwhile(arrival, forecasts, first, cluster, now_s))
-            self._anticipation.copied(forecasts, copies)
         self._order.note(arrival, shared, names[first])
         keeps = self._keeps(way, arrival, names[first], now_s)
         return Decision(ranked(names, scores, first), copies, way.how, way.priority, keeps)

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from math import inf
 
 from forecasting.forecast import Prefix
-from policies.base import Chain, ClusterView, Copy
+from policies.base import Chain, ClusterView, Compute, Copy
 from policies.waiting import Work, mean_wait_s
 
 LEAST_SAVED_S = 0.1
 """Delay below which a copy beside another is left to the request that turns out to need it."""
+
+LEAST_CHANCE = 0.1
+"""Probability of a burst below which nothing is computed ahead of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,8 @@ def spread(
     copies: list[Copy] = []
     size_bytes = len(burst.chain) * cluster.block_bytes
     free_bytes, queue_s = cluster.free_bytes(), cluster.queue_s()
-    others = [one for one in range(len(names)) if one not in held]
-    others.sort(key=lambda one: (free_bytes[one] < size_bytes, queue_s[one]))
+    roomy = (one for one, free in enumerate(free_bytes) if free >= size_bytes)
+    others = sorted((one for one in roomy if one not in held), key=queue_s.__getitem__)
     service_s = cluster.prefill_s(burst.own_tokens, burst.tokens)
     busy, left_s = work.busy_share(len(names)), work.left_s(cluster)
     span_s = burst.requests / burst.rate_rps
@@ -113,16 +116,26 @@ def spread(
         count = len(held) + len(copies)
         source = held[count % len(held)]
         took_s = cluster.copy_s(source, target, size_bytes)
-        price_s = prices.link * took_s
-        if free_bytes[target] < size_bytes:
-            price_s += prices.evict * cluster.prefill_s(burst.tokens, 0)
         waits_s = delay_s(count) - delay_s(count + 1)
         saved_s = min(waits_s, burst.chance * took_s * (1.0 + burst.rate_rps * took_s / 2))
-        if saved_s <= price_s or saved_s < LEAST_SAVED_S:
+        if saved_s <= max(prices.link * took_s, LEAST_SAVED_S):
             break
         depth = len(burst.chain)
         copies.append(_copy(burst, depth, source, target, saved_s, took_s, cluster, now_s))
     return copies
+
+
+def compute(burst: Burst, cluster: ClusterView) -> list[Compute]:
+    """Return that a prefix nobody holds is to be computed on a replica that is idle, if one is."""
+    if burst.chance < LEAST_CHANCE:
+        return []
+    loads, free_bytes = cluster.loads(), cluster.free_bytes()
+    idle = [replica for replica, load in enumerate(loads) if load == 0]
+    if not idle:
+        return []
+    replica = max(idle, key=free_bytes.__getitem__)
+    reason = f"a burst is due with probability {burst.chance:.2f}, and nobody has its KV"
+    return [Compute(burst.chain, cluster.replicas[replica], reason)]
 
 
 def _copy(

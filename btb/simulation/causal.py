@@ -36,8 +36,8 @@ ASSUMPTIONS = (
 )
 """Printed beside every result of this engine."""
 
-TICK_S = 1.0
-"""How often a policy that anticipates is asked, between arrivals too."""
+TICK_S = 5.0
+"""Seconds between two looks ahead of a policy that anticipates."""
 
 
 class _Loop:
