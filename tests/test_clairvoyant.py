@@ -120,9 +120,9 @@ def found_s() -> float:
 
 def test_it_is_between_the_bound_and_the_policies_that_know_less(found_s: float) -> None:
     assert found_s >= lower_bound(SETUP, [WINDOW]).ttft_mean_s
-    for name, given_ in CANDIDATES:
+    for name, given_, model in CANDIDATES:
         policy = make_policy(name, seed=1, **given_)
-        forecaster = Forecaster(make_models("ewma", policy.horizons_s))
+        forecaster = Forecaster(make_models(model or "ewma", policy.horizons_s))
         result = simulate_causal(SETUP, Controller(policy, forecaster), WINDOW)
         assert found_s <= result.ttft_s.mean()
 

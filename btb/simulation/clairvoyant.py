@@ -17,6 +17,7 @@ from btb.simulation.setups import Setup
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
+from models import make_models
 from policies.base import Anticipating, ClusterView, Decision, Due, Feedback, Foresight, Policy
 from policies.order import AGE_PRICE, work_s
 from policies.registry import make_policy
@@ -30,23 +31,28 @@ TRIES = 8
 FORBIDDEN_S = 1e6
 """Queue that a replica is shown with where a request must not go."""
 
-CANDIDATES: tuple[tuple[str, dict[str, float]], ...] = (
-    ("btb", {}),
-    ("btb", {"link_price": 0.0, "evict_price": 0.0}),
-    ("btb", {"horizon_s": 60.0}),
-    ("early_rdma", {}),
-    ("ordered_cache_aware", {}),
-    ("ordered_early_rdma", {}),
-    ("ordered_least_load", {}),
+EXACT = ""
+"""In place of a model's name: forecasts that are always right."""
+
+CANDIDATES: tuple[tuple[str, dict[str, float], str], ...] = (
+    ("btb", {}, EXACT),
+    ("btb", {"link_price": 0.0, "evict_price": 0.0}, EXACT),
+    ("btb", {"horizon_s": 60.0}, EXACT),
+    ("btb", {}, "river"),
+    ("early_rdma", {}, EXACT),
+    ("ordered_cache_aware", {}, EXACT),
+    ("ordered_early_rdma", {}, EXACT),
+    ("ordered_least_load", {}, EXACT),
 )
-"""What is tried first: `btb` with exact forecasts, and what is best of the rest."""
+"""What is tried first: `btb` with exact forecasts and without, and what is best of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One way to serve a window, by what makes its policy, with what came of it."""
 
-    make: Callable[[Oracle], Policy]
+    make: Callable[[], Policy]
+    model: str
     avoided: dict[str, str]
     result: Result
 
@@ -76,30 +82,34 @@ def simulate_clairvoyant(
     """
     arrivals = [replace(one, request_id=str(index)) for index, one in enumerate(arrivals)]
 
-    def attempt(make: Callable[[Oracle], Policy], avoided: dict[str, str]) -> Attempt:
-        oracle = Oracle(arrivals)
-        policy = Avoiding(make(oracle), avoided)
-        controller = Controller(policy, oracle if policy.horizons_s else Forecaster({}))
-        return Attempt(make, avoided, simulate_causal(setup, controller, arrivals, parameters))
+    def attempt(make: Callable[[], Policy], model: str, avoided: dict[str, str]) -> Attempt:
+        policy = Avoiding(make(), avoided)
+        if model == EXACT:
+            forecaster: Forecaster = Oracle(arrivals)
+        else:
+            forecaster = Forecaster(make_models(model, policy.horizons_s))
+        controller = Controller(policy, forecaster)
+        result = simulate_causal(setup, controller, arrivals, parameters)
+        return Attempt(make, model, avoided, result)
 
+    found = [
+        attempt(partial(make_policy, name, seed=seed, **given), model, {})
+        for name, given, model in CANDIDATES
+    ]
     if not arrivals:
-        return attempt(lambda _: make_policy("least_load", seed=seed), {}).result
-    found = [attempt(partial(_plain, name, seed, given), {}) for name, given in CANDIDATES]
-    best, second = sorted(found, key=lambda one: one.mean_s)[:2]
-    for make in (best.make, second.make):
+        return found[0].result
+    first, second = sorted(found, key=lambda one: one.mean_s)[:2]
+    best = first
+    for one in (first, second):
         for age_price in (AGE_PRICE, 0.0):
-            ordered = partial(FutureOrder, make, arrivals, age_price)
-            best = _better(best, attempt(ordered, {}))
+            ordered = partial(FutureOrder, one.make, arrivals, age_price)
+            best = _better(best, attempt(ordered, one.model, {}))
     rng = Random(seed)
     for _ in range(tries):
         index = _one_that_waits(best.result, rng)
-        where = f"r{best.result.replica[index]}"
-        best = _better(best, attempt(best.make, {**best.avoided, str(index): where}))
+        avoided = {**best.avoided, str(index): f"r{best.result.replica[index]}"}
+        best = _better(best, attempt(best.make, best.model, avoided))
     return best.result
-
-
-def _plain(name: str, seed: int, settings: dict[str, float], oracle: Oracle) -> Policy:
-    return make_policy(name, seed=seed, **settings)
 
 
 def _better(one: Attempt, other: Attempt) -> Attempt:
@@ -153,23 +163,17 @@ class FutureOrder(Around):
     """
 
     def __init__(
-        self,
-        make: Callable[[Oracle], Policy],
-        arrivals: Sequence[Arrival],
-        age_price: float,
-        oracle: Oracle,
+        self, make: Callable[[], Policy], arrivals: Sequence[Arrival], age_price: float
     ) -> None:
-        super().__init__(make(oracle))
-        self._oracle = Oracle(arrivals) if not self._inside.horizons_s else oracle
-        self._counts = not self._inside.horizons_s
+        super().__init__(make())
+        self._oracle = Oracle(arrivals)
         self._age_price = age_price
 
     def decide(
         self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float
     ) -> Decision:
         """Return what the policy inside decides, with another priority."""
-        if self._counts:
-            self._oracle.observe(arrival)
+        self._oracle.observe(arrival)
         decision = self._inside.decide(arrival, forecasts, cluster, now_s)
         needed_s = work_s(arrival, decision.ranked[0], cluster)
         sharing = 1 + self._oracle.coming(arrival, needed_s)
