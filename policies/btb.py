@@ -23,6 +23,9 @@ MAX_HOT = 1_000
 WATCHED = 4
 """Prefixes, those expected most often, that a request's compute is weighed against."""
 
+QUEUE_STALE_S = 0.01
+"""How long the mean queue is taken to stay as it was."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Hot:
@@ -80,6 +83,8 @@ class Btb:
         self._hot: OrderedDict[int, _Hot] = OrderedDict()
         self._order = QueueOrder()
         self._work = Work()
+        self._queue_s = 0.0
+        self._queue_at_s = -inf
         self.lead_s = lead_s
         self._anticipation = Anticipation(
             self._work, Prices(link_price, evict_price), horizon_s, compute=speculative_prefill
@@ -94,11 +99,7 @@ class Btb:
         rate_rps = self._remember(arrival, forecasts, now_s)
         shared = forecasts[-1].prefix.key if forecasts else boundary_key(arrival)
         names, at = cluster.replicas, supply(arrival.chain, cluster)
-
-        def priority(replica: int, work_s: float) -> float:
-            return self._order.priority(arrival, shared, names[replica], work_s)
-
-        found = ways(arrival, cluster, at, priority)
+        found = ways(arrival, cluster, at, self._order.claims(arrival, shared, names))
         behind = cluster.behind([way.priority for way in found])
         scores = self._scores(found, behind, arrival, rate_rps, at, cluster, now_s)
         first = first_by(scores, self._rng)
@@ -157,31 +158,45 @@ class Btb:
         cluster: ClusterView,
         now_s: float,
     ) -> list[float]:
-        work_price = self._work.arrivals / RATE_TAU_S / len(found) * fmean(cluster.queue_s())
+        if now_s >= self._queue_at_s + QUEUE_STALE_S:
+            self._queue_at_s, self._queue_s = now_s, fmean(cluster.queue_s())
+        work_price = self._work.arrivals / RATE_TAU_S / len(found) * self._queue_s
         own_wait_s = min((way.ttft_s - way.work_s for way in found if way.blocks), default=inf)
-        most_work_s = max(way.work_s for way in found)
-        # By priority, who is expected overtakes this one: its compute is in nobody's way.
-        in_the_way = [] if cluster.by_priority else self._expected(arrival, most_work_s, now_s)
-        others = [(hot.rate_rps, _waits(hot, arrival, cluster)) for hot in in_the_way]
-        free_bytes = cluster.free_bytes()
-        most = max(at.stored)
+        prices_s = self._prices_s(found, arrival, at, cluster)
+        sharing = 1.0 + rate_rps * self._horizon_s
         scores = []
-        for way in found:
+        for way, overtaken, price_s in zip(found, behind, prices_s, strict=True):
             wait_s = min(own_wait_s, way.ttft_s)
-            score = way.ttft_s + (work_price + behind[way.replica]) * way.work_s
-            score += rate_rps * wait_s * wait_s / 2
-            score += sum(rate * _added(waits_s, way) for rate, waits_s in others)
-            cost_s = 0.0
-            if way.source >= 0:
-                size_bytes = way.blocks * cluster.block_bytes
-                cost_s = self._link_price * cluster.copy_s(way.source, way.replica, size_bytes)
-            twice = most - at.stored[way.replica]
-            if twice > 0 and free_bytes[way.replica] < twice * cluster.block_bytes:
-                # KV that is here twice evicts what may be asked for again.
-                tokens = twice * arrival.block_tokens
-                cost_s += self._evict_price * cluster.prefill_s(tokens, 0)
-            scores.append(score + cost_s / (1.0 + rate_rps * self._horizon_s))
+            score = way.ttft_s + (work_price + overtaken) * way.work_s
+            scores.append(score + rate_rps * wait_s * wait_s / 2 + price_s / sharing)
+        if cluster.by_priority:
+            # Who is expected overtakes this one: its compute is in nobody's way.
+            return scores
+        for hot in self._expected(arrival, max(way.work_s for way in found), now_s):
+            waits_s = _waits(hot, arrival, cluster)
+            for way in found:
+                scores[way.replica] += hot.rate_rps * _added(waits_s, way)
         return scores
+
+    def _prices_s(
+        self, found: list[Way], arrival: Arrival, at: Supply, cluster: ClusterView
+    ) -> list[float]:
+        """Return for each way what its copy costs, and KV that is then in the cluster twice."""
+        prices_s = [0.0] * len(found)
+        most = max(at.stored)
+        if not most and at.source < 0:
+            return prices_s
+        free_bytes, block_bytes = cluster.free_bytes(), cluster.block_bytes
+        for way in found:
+            if way.source >= 0:
+                copy_s = cluster.copy_s(way.source, way.replica, way.blocks * block_bytes)
+                prices_s[way.replica] = self._link_price * copy_s
+            twice = most - at.stored[way.replica]
+            if twice > 0 and free_bytes[way.replica] < twice * block_bytes:
+                # It evicts what may be asked for again.
+                work_s = cluster.prefill_s(twice * arrival.block_tokens, 0)
+                prices_s[way.replica] += self._evict_price * work_s
+        return prices_s
 
     def _expected(self, arrival: Arrival, work_s: float, now_s: float) -> list[_Hot]:
         """Return the other prefixes that are expected most, if `work_s` could be in their way."""

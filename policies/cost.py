@@ -4,23 +4,28 @@ The formulas are those of `design.md` section 6: queue ahead, then what must be 
 the prefill of the rest. Waiting for KV and waiting in the queue go on side by side.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from typing import NamedTuple
 
 from forecasting.arrival import Arrival
 from policies.base import Chain, ClusterView
+from policies.order import Claims
 from policies.waiting import CHUNK_TOKENS
 
 FAR_S = 60.0
 """Nobody can say what a cache will hold when a request starts that waits longer than this, in
 seconds; nothing is copied for it."""
 
-Priority = Callable[[int, float], float]
-"""The priority that a request has on a replica, by number, if it needs so much compute there."""
+MOST_TARGETS = 8
+"""Replicas, those with the shortest queues, for which a copy is weighed."""
+
+Offer = tuple[int, float, int, str, float]
+"""Blocks, seconds until they are there and it is this request's turn, source, how, priority."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """One way for a request to get its first token on one replica.
 
     `work_s` is the compute it takes there; `ttft_s` the time until its first token; `blocks` what
@@ -74,15 +79,15 @@ def ways(
     arrival: Arrival,
     cluster: ClusterView,
     at: Supply | None = None,
-    priority: Priority | None = None,
+    claims: Claims | None = None,
 ) -> list[Way]:
-    """Return the best way for each replica, in their order, served by `priority` if given.
+    """Return the best way for each replica, in their order, served by priority if `claims` say how.
 
     Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
     so what can be had without computing is worth as much wait. A request that fetches its KV needs
     little compute, so it has a better priority than one that computes.
     """
-    return _Weighing(arrival, cluster, at or supply(arrival.chain, cluster), priority).best()
+    return _Weighing(arrival, cluster, at or supply(arrival.chain, cluster), claims).best()
 
 
 class _Weighing:
@@ -93,22 +98,26 @@ class _Weighing:
     """
 
     def __init__(
-        self, arrival: Arrival, cluster: ClusterView, at: Supply, priority: Priority | None
+        self, arrival: Arrival, cluster: ClusterView, at: Supply, claims: Claims | None
     ) -> None:
         self._arrival = arrival
         self._cluster = cluster
         self._at = at
         self._works_s: dict[int, float] = {}
-        count = len(at.here)
-        self._fetched = [max(at.stored[r], at.source_blocks) for r in range(count)]
-        self._own: Sequence[float] = [0.0] * count
+        self._alone_s = [self._work_s(blocks) for blocks in at.here]
+        self._own: Sequence[float] = [0.0] * len(at.here)
         self._fetching: Sequence[float] = self._own
-        if priority is not None:
-            self._own = [priority(r, self._work_s(at.here[r])) for r in range(count)]
-            self._fetching = [priority(r, self._work_s(self._fetched[r])) for r in range(count)]
-        self._wait_s = cluster.queue_s(self._own if priority else None)
-        self._fetch_wait_s = (
-            cluster.queue_s(self._fetching) if priority and at.source >= 0 else self._wait_s
+        if claims is None:
+            self._wait_s = self._fetch_wait_s = cluster.queue_s()
+        else:
+            self._own = claims.priorities(self._alone_s)
+            self._wait_s = self._fetch_wait_s = cluster.queue_s(self._own)
+            if at.source >= 0:
+                most = (max(blocks, at.source_blocks) for blocks in at.stored)
+                self._fetching = claims.priorities([self._work_s(blocks) for blocks in most])
+                self._fetch_wait_s = cluster.queue_s(self._fetching)
+        self._targets = set(
+            nsmallest(MOST_TARGETS, range(len(at.here)), key=self._fetch_wait_s.__getitem__)
         )
 
     def best(self) -> list[Way]:
@@ -116,33 +125,37 @@ class _Weighing:
         return [self._best(replica) for replica in range(len(self._own))]
 
     def _best(self, replica: int) -> Way:
-        at, chain = self._at, self._arrival.chain
+        at = self._at
         here, wait_s, own = at.here[replica], self._wait_s[replica], self._own[replica]
-        best = self._way(replica, wait_s, here, -1, "held here" if here else "computed here", own)
+        work_s = self._alone_s[replica]
+        how = "held here" if here else "computed here"
+        best = Way(replica, wait_s + work_s, work_s, here, -1, how, own)
         if at.source_blocks <= here:
             return best
+        for blocks, ready_s, source, how, priority in self._offers(replica, here, wait_s):
+            work_s = self._work_s(blocks)
+            if ready_s + 2 * work_s < best.ttft_s + best.work_s:
+                best = Way(replica, ready_s + work_s, work_s, blocks, source, how, priority)
+        return best
+
+    def _offers(self, replica: int, here: int, wait_s: float) -> Iterator[Offer]:
+        at = self._at
         coming, coming_s = at.pending[replica]
-        offers = []
         if coming > here:
             # If this one overtakes who would compute it, it computes it for both.
-            coming_s = min(coming_s, wait_s + self._work_s(here) - self._work_s(coming))
-            offers.append((coming, max(wait_s, coming_s), -1, "under way here", own))
+            coming_s = min(coming_s, wait_s + self._alone_s[replica] - self._work_s(coming))
+            yield coming, max(wait_s, coming_s), -1, "under way here", self._own[replica]
         fetch_wait_s, fetching = self._fetch_wait_s[replica], self._fetching[replica]
         if at.stored[replica] > here:
-            ready_s = max(fetch_wait_s, self._cluster.load_s(replica, chain))
-            offers.append((at.stored[replica], ready_s, -1, "in its RAM", fetching))
-        near = max(fetch_wait_s, at.source_s) <= FAR_S
-        if near and replica != at.source:
+            load_s = self._cluster.load_s(replica, self._arrival.chain)
+            yield at.stored[replica], max(fetch_wait_s, load_s), -1, "in its RAM", fetching
+        if replica == at.source or replica not in self._targets:
+            return
+        if max(fetch_wait_s, at.source_s) <= FAR_S:
             copied_s = self._copied_s(replica)
             if at.source_blocks > coming or copied_s < coming_s:
                 ready_s = max(fetch_wait_s, copied_s)
-                copied = (at.source_blocks, ready_s, at.source, "copied from a peer", fetching)
-                offers.append(copied)
-        for offer in offers:
-            way = self._way(replica, offer[1], offer[0], *offer[2:])
-            if way.ttft_s + way.work_s < best.ttft_s + best.work_s:
-                best = way
-        return best
+                yield at.source_blocks, ready_s, at.source, "copied from a peer", fetching
 
     def _copied_s(self, replica: int) -> float:
         """Return when a copy would be there: in pieces, so its last chunk comes last."""
@@ -163,9 +176,3 @@ class _Weighing:
             work_s = self._cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
             self._works_s[blocks] = work_s
         return work_s
-
-    def _way(
-        self, replica: int, ready_s: float, blocks: int, source: int, how: str, priority: float
-    ) -> Way:
-        work_s = self._work_s(blocks)
-        return Way(replica, ready_s + work_s, work_s, blocks, source, how, priority)

@@ -246,7 +246,8 @@ class Guarded:
         priority = 0.0
         if self._orders:  # else it would be behind all that the policy sends without one
             key, name = boundary_key(arrival), decision.ranked[0]
-            priority = self._order.priority(arrival, key, name, work_s(arrival, name, cluster))
+            needed_s = work_s(arrival, name, cluster)
+            (priority,) = self._order.claims(arrival, key, [name]).priorities([needed_s])
             self._order.note(arrival, key, name)
         return replace(decision, reason=f"cache_aware: {why}", priority=priority)
 

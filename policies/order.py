@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from forecasting.arrival import Arrival
@@ -21,6 +21,21 @@ MAX_WAIT_S = 3600.0
 """How long a request is remembered as waiting whose first token nobody tells of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """With how many each replica's work would be shared, and what the time of arrival adds."""
+
+    sharing: Sequence[int]
+    age_s: float
+
+    def priorities(self, works_s: Sequence[float]) -> list[float]:
+        """Return the priority on each replica, where the request needs so much compute."""
+        age_s = self.age_s
+        return [
+            work_s / sharing + age_s for work_s, sharing in zip(works_s, self.sharing, strict=True)
+        ]
+
+
 class QueueOrder:
     """Gives each request a priority: its work, shared by all who wait for the same prefix.
 
@@ -36,13 +51,11 @@ class QueueOrder:
         self._where: dict[str, tuple[str, int]] = {}
         self._noted_s: deque[tuple[float, str]] = deque()
 
-    def priority(self, arrival: Arrival, prefix_key: int, name: str, work_s: float) -> float:
-        """Return what `arrival`, which begins with a prefix, has on the replica `name`.
-
-        `work_s` is the compute that it needs there if nobody else does it.
-        """
-        sharing = self._waiting.get((name, prefix_key), 0) + 1
-        return work_s / sharing + AGE_PRICE * arrival.at_s
+    def claims(self, arrival: Arrival, prefix_key: int, names: Sequence[str]) -> Claims:
+        """Return what `arrival`, which begins with a prefix, has a claim to on each replica."""
+        get = self._waiting.get
+        sharing = [get((name, prefix_key), 0) + 1 for name in names]
+        return Claims(sharing, AGE_PRICE * arrival.at_s)
 
     def note(self, arrival: Arrival, prefix_key: int, name: str) -> None:
         """Remember that `arrival` waits for a prefix on the replica `name`."""
@@ -95,7 +108,8 @@ class Ordered:
         """Return what the policy inside decides, with a priority."""
         decision = self._policy.decide(arrival, forecasts, cluster, now_s)
         key, name = boundary_key(arrival), decision.ranked[0]
-        priority = self._order.priority(arrival, key, name, work_s(arrival, name, cluster))
+        needed_s = work_s(arrival, name, cluster)
+        (priority,) = self._order.claims(arrival, key, [name]).priorities([needed_s])
         self._order.note(arrival, key, name)
         return replace(decision, priority=priority)
 

@@ -14,6 +14,9 @@ from btb.simulation.transfers import Moving, Transfers
 from forecasting.arrival import Arrival
 from policies.base import Chain, Copy, Keep
 
+NOTHING = (0, 0.0)
+"""No blocks under way, in no time."""
+
 
 class Observer(Protocol):
     """Is told what becomes of each request: the job, its replica's number, and when."""
@@ -53,9 +56,10 @@ class CausalCluster:
         self.replicas = tuple(f"r{index}" for index in range(setup.replicas))
         self.now_s = 0.0
         self.nodes = [self._make_replica(n, parameters, observer) for n in range(setup.replicas)]
+        self._caches = [node.cache for node in self.nodes]
         self.transfers = Transfers(
             setup,
-            [node.cache for node in self.nodes],
+            self._caches,
             self.block_bytes,
             parameters.copy_latency_s,
             parameters.chunk_tokens * setup.kv_token_bytes,
@@ -116,22 +120,42 @@ class CausalCluster:
     def resident_blocks(self, chain: Sequence[int]) -> list[int]:
         """Leading blocks of `chain` in each replica's HBM, ready to be used."""
         path, limit = self._runs.path(chain), len(chain)
-        return [min(node.cache.matched(path), limit) for node in self.nodes]
+        if not path:
+            return [0] * len(self.nodes)
+        first = path[0]
+        return [
+            min(cache.matched(path), limit) if cache.valid[first] else 0 for cache in self._caches
+        ]
 
     def stored_blocks(self, chain: Sequence[int]) -> list[int]:
         """Leading blocks of `chain` in each replica's HBM, RAM or disk."""
         path, limit = self._runs.path(chain), len(chain)
-        return [min(node.cache.stored(path), limit) for node in self.nodes]
+        if not path:
+            return [0] * len(self.nodes)
+        first = path[0]
+        return [
+            min(cache.stored(path), limit) if cache.holds(first) else 0 for cache in self._caches
+        ]
 
     def pending(self, chain: Sequence[int]) -> list[tuple[int, float]]:
         """Leading blocks each replica will hold, and seconds until then, as estimated."""
         path, limit = self._runs.path(chain), len(chain)
-        return [self._pending_at(number, path, limit) for number in range(len(self.nodes))]
+        if not path:
+            return [NOTHING] * len(self.nodes)
+        first = path[0]
+        return [
+            self._pending_at(number, path, limit)
+            if first in expected or (expected and cache.valid[first])
+            else NOTHING
+            for number, (expected, cache) in enumerate(
+                zip(self._expected_s, self._caches, strict=True)
+            )
+        ]
 
     def _pending_at(self, number: int, path: Path, limit: int) -> tuple[int, float]:
-        expected, cache = self._expected_s[number], self.nodes[number].cache
+        expected, cache = self._expected_s[number], self._caches[number]
         if not expected:
-            return 0, 0.0
+            return NOTHING
         blocks, ready_s, any_expected = 0, self.now_s, False
         for run in path:
             if cache.valid[run] < cache.run_blocks(run):
@@ -141,7 +165,7 @@ class CausalCluster:
                 any_expected = True
                 ready_s = max(ready_s, at_s)
             blocks += cache.run_blocks(run)
-        return (min(blocks, limit), ready_s - self.now_s) if any_expected else (0, 0.0)
+        return (min(blocks, limit), ready_s - self.now_s) if any_expected else NOTHING
 
     def prefill_s(self, tokens: int, context_tokens: int) -> float:
         """Seconds to compute `tokens` after `context_tokens`."""

@@ -4,6 +4,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import accumulate
 from math import ceil, sqrt
 
 from btb.simulation.runs import Path
@@ -106,6 +107,7 @@ class Replica:
         self.speculated_s = 0.0
         self.speculated_tokens = 0
         self._current_ends_s = 0.0
+        self._line: tuple[list[float], list[float]] | None = None
 
     @property
     def load(self) -> int:
@@ -117,18 +119,32 @@ class Replica:
 
         With a `priority`, only what would be served before it.
         """
-        left_s = max(0.0, self._current_ends_s - now_s)
+        left_s = self._current_ends_s - now_s
+        if left_s <= 0.0:
+            left_s = 0.0
         if priority is None:
             return self.queued_s + left_s
-        if self.current is not None and self.current.priority > priority and self.step is not None:
+        current = self.current
+        if current is not None and current.priority > priority and self.step is not None:
             left_s = min(left_s, max(0.0, self.step.ends_s - now_s))
-        ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
-        return left_s + sum(job.estimate_s for job in self.waiting[:ahead])
+        if not self.waiting:
+            return left_s
+        priorities, until_s = self._line or self._line_up()
+        return left_s + until_s[bisect_right(priorities, priority)]
 
     def behind(self, priority: float) -> int:
         """Return how many waiting jobs one with `priority` would overtake, or are blocked."""
-        ahead = bisect_right(self.waiting, priority, key=lambda job: job.priority)
-        return len(self.waiting) - ahead + self.blocked
+        if not self.waiting:
+            return self.blocked
+        priorities, _ = self._line or self._line_up()
+        return len(priorities) - bisect_right(priorities, priority) + self.blocked
+
+    def _line_up(self) -> tuple[list[float], list[float]]:
+        """Return the priorities of those that wait, and the work ahead of each and of one more."""
+        priorities = [job.priority for job in self.waiting]
+        until_s = [0.0, *accumulate(job.estimate_s for job in self.waiting)]
+        self._line = priorities, until_s
+        return self._line
 
     def computing(self, path: Path) -> int:
         """Return how many leading blocks of `path` will be here when the present step ends."""
@@ -148,12 +164,14 @@ class Replica:
 
     def join(self, job: Job, now_s: float) -> bool:
         """Queue `job`; return whether the replica's step changed."""
+        self._line = None
         insort(self.waiting, job)
         self.queued_s += job.estimate_s
         return self.wake(now_s)
 
     def unblock(self, jobs: list[Job]) -> None:
         """Put back `jobs` that waited for KV. `wake` begins them."""
+        self._line = None
         self.blocked -= len(jobs)
         for job in jobs:
             insort(self.waiting, job)
@@ -210,6 +228,7 @@ class Replica:
         while self.waiting and (
             self.current is None or self.waiting[0].priority < self.current.priority
         ):
+            self._line = None
             job = self.waiting.pop(0)
             if not self._ready(job):
                 self.blocked += 1

@@ -23,6 +23,10 @@ class LowerTier:
         self._used = 0
         self._held: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
+    def __contains__(self, run: int) -> bool:
+        """Whether anything of `run` is here."""
+        return run in self._held
+
     def high(self, run: int, start: int) -> int:
         """Return up to which block of `run` this tier continues a part that ends at `start`."""
         low, high = self._held.get(run, (0, 0))
@@ -94,6 +98,10 @@ class ReplicaCache:
     def free_blocks(self) -> int:
         """Blocks that nothing holds."""
         return self.capacity_blocks - self.used_blocks
+
+    def holds(self, run: int) -> bool:
+        """Whether anything of `run` is in HBM, RAM or on disk."""
+        return bool(self.valid[run]) or run in self.ram or run in self.disk
 
     def matched(self, path: Path) -> int:
         """Return how many leading blocks of `path` are in HBM, ready to be used."""
