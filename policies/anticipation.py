@@ -10,8 +10,8 @@ from policies.base import Chain, ClusterView, Compute, Copy, Due, Foresight, Kee
 from policies.placing import Burst, Prices, bring, compute, holders, spread
 from policies.waiting import Work
 
-STAYS_S = 60.0
-"""How long what was brought is taken to stay if its burst does not come."""
+STAYS_S = 240.0
+"""How long what was brought stays if its burst does not come: it is kept while that is due."""
 
 RENEWED_S = 12.0
 """How long a prefix that is due is kept; renewed at each look, every five seconds."""

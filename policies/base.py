@@ -103,10 +103,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A prefix that goes last of all from a replica's HBM until `until_s`.
-
-    Where that is in the past it goes first: it has served its time.
-    """
+    """A prefix that goes last of all from a replica's HBM until `until_s`."""
 
     chain: Chain
     replica: str

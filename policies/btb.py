@@ -1,8 +1,6 @@
 """Ours: the least expected delay, for this request and for those that the forecast sees coming."""
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import inf
 from random import Random
 from statistics import fmean
@@ -10,31 +8,16 @@ from statistics import fmean
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from policies.anticipation import Anticipation
-from policies.base import Chain, ClusterView, Copy, Decision, Due, Feedback, Foresight, Keep
+from policies.base import ClusterView, Copy, Decision, Due, Feedback, Foresight, Keep
 from policies.cost import Supply, Way, supply, ways
+from policies.hot import HotPrefixes
 from policies.order import QueueOrder, boundary_key
 from policies.placing import Prices
 from policies.ranking import first_by, ranked
 from policies.waiting import RATE_TAU_S, Work
 
-MAX_HOT = 1_000
-"""Prefixes whose latest forecast is kept; the longest unseen is forgotten past this."""
-
-WATCHED = 4
-"""Prefixes, those expected most often, that a request's compute is weighed against."""
-
 QUEUE_STALE_S = 0.01
 """How long the mean queue is taken to stay as it was."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Hot:
-    """A prefix that `rate_rps` more requests a second are expected for, as forecast at `at_s`."""
-
-    chain: Chain
-    tokens: int
-    rate_rps: float
-    at_s: float
 
 
 class Btb:
@@ -63,6 +46,10 @@ class Btb:
         twice.
     horizon_s
         How far ahead forecasts are asked; one of `models.base.HORIZONS_S`.
+    lead_s
+        How far ahead of a burst that is due its prefix is brought into HBM; 0 for never.
+    speculative_prefill
+        Whether a prefix that is due, and that nobody holds, is computed on a replica that is idle.
     """
 
     def __init__(
@@ -80,7 +67,7 @@ class Btb:
         self._evict_price = evict_price
         self._horizon_s = horizon_s
         self.horizons_s = (horizon_s,)
-        self._hot: OrderedDict[int, _Hot] = OrderedDict()
+        self._hot = HotPrefixes(horizon_s)
         self._order = QueueOrder()
         self._work = Work()
         self._queue_s = 0.0
@@ -96,8 +83,9 @@ class Btb:
         """Return where `arrival` goes, and what is copied for it."""
         self._work.pass_time(now_s)
         self._work.arrivals += 1.0
-        rate_rps = self._remember(arrival, forecasts, now_s)
-        shared = forecasts[-1].prefix.key if forecasts else boundary_key(arrival)
+        rate_rps = self._rate_rps(arrival, forecasts)
+        seen = [forecast.prefix.key for forecast in forecasts if forecast.seen > 1]
+        shared = seen[-1] if seen else boundary_key(arrival)
         names, at = cluster.replicas, supply(arrival.chain, cluster)
         found = ways(arrival, cluster, at, self._order.claims(arrival, shared, names))
         behind = cluster.behind([way.priority for way in found])
@@ -110,7 +98,7 @@ class Btb:
             saved_s = min(others, default=inf) - scores[first]
             copies = (self._copy(way, arrival, rate_rps, saved_s, cluster, now_s),)
         self._work.add(way.work_s)
-        if self.lead_s > 0.0 and forecasts:
+        if self.lead_s > 0.0 and rate_rps > 0.0:
             self._anticipation.note(arrival, forecasts)
             copies += tuple(self._anticipation.meanwhile(arrival, forecasts, first, cluster, now_s))
         self._order.note(arrival, shared, names[first])
@@ -133,19 +121,13 @@ class Btb:
         until_s = now_s + way.ttft_s - way.work_s
         return (Keep(arrival.chain[: way.blocks], name, until_s),)
 
-    def _remember(self, arrival: Arrival, forecasts: Sequence[Forecast], now_s: float) -> float:
-        """Keep the forecast of the deepest prefix that is shared, and return its rate."""
+    def _rate_rps(self, arrival: Arrival, forecasts: Sequence[Forecast]) -> float:
+        """Return how many requests a second are expected for the deepest prefix that is shared."""
         if not forecasts or self._horizon_s not in forecasts[-1].counts:
             return 0.0
-        forecast = forecasts[-1]
-        rate_rps = forecast.mean(self._horizon_s) / self._horizon_s
-        if forecast.seen > 1:
-            prefix = forecast.prefix
-            chain = arrival.chain[: prefix.blocks]
-            self._hot[prefix.key] = _Hot(chain, prefix.tokens, rate_rps, now_s)
-            self._hot.move_to_end(prefix.key)
-            if len(self._hot) > MAX_HOT:
-                self._hot.popitem(last=False)
+        rate_rps = forecasts[-1].mean(self._horizon_s) / self._horizon_s
+        if forecasts[-1].seen > 1:
+            self._hot.note(arrival, forecasts[-1], rate_rps)
         return rate_rps
 
     def _scores(
@@ -172,11 +154,8 @@ class Btb:
         if cluster.by_priority:
             # Who is expected overtakes this one: its compute is in nobody's way.
             return scores
-        for hot in self._expected(arrival, max(way.work_s for way in found), now_s):
-            waits_s = _waits(hot, arrival, cluster)
-            for way in found:
-                scores[way.replica] += hot.rate_rps * _added(waits_s, way)
-        return scores
+        added_s = self._hot.added_s(found, arrival, cluster)
+        return [score + more_s for score, more_s in zip(scores, added_s, strict=True)]
 
     def _prices_s(
         self, found: list[Way], arrival: Arrival, at: Supply, cluster: ClusterView
@@ -197,22 +176,6 @@ class Btb:
                 work_s = cluster.prefill_s(twice * arrival.block_tokens, 0)
                 prices_s[way.replica] += self._evict_price * work_s
         return prices_s
-
-    def _expected(self, arrival: Arrival, work_s: float, now_s: float) -> list[_Hot]:
-        """Return the other prefixes that are expected most, if `work_s` could be in their way."""
-        in_the_way = [
-            hot
-            for hot in self._fresh(now_s)
-            if hot.rate_rps * work_s > 0.1 and not _begins_with(arrival.chain, hot.chain)
-        ]
-        in_the_way.sort(key=lambda hot: -hot.rate_rps)
-        return in_the_way[:WATCHED]
-
-    def _fresh(self, now_s: float) -> Iterator[_Hot]:
-        for hot in reversed(self._hot.values()):
-            if now_s - hot.at_s > self._horizon_s:
-                return
-            yield hot
 
     def _copy(
         self,
@@ -240,36 +203,3 @@ class Btb:
             reason=f"a request waits for it; {expected:.0f} more expected in "
             f"{self._horizon_s:g} s; saves {saved_s:.1f} s of delay",
         )
-
-
-def _begins_with(chain: Chain, other: Chain) -> bool:
-    return len(chain) >= len(other) and chain[len(other) - 1] == other[-1]
-
-
-def _waits(hot: _Hot, arrival: Arrival, cluster: ClusterView) -> list[float]:
-    """Return how long the next request for `hot` would wait on each replica for its prefix."""
-    following = Arrival(
-        at_s=arrival.at_s,
-        chain=hot.chain,
-        block_tokens=arrival.block_tokens,
-        input_tokens=hot.tokens + arrival.block_tokens,
-    )
-    return [
-        way.ttft_s - way.work_s if way.blocks else way.ttft_s for way in ways(following, cluster)
-    ]
-
-
-def _added(waits_s: list[float], way: Way) -> float:
-    """Return the seconds that `way` adds to the waits of one arrival a second, summed.
-
-    The next request for a prefix goes where its wait is shortest; only if that is where `way`
-    computes does it have to wait longer, or go elsewhere.
-    """
-    before_s = min(waits_s)
-    if waits_s[way.replica] > before_s:
-        return 0.0
-    after_s = max(before_s, way.ttft_s)
-    for replica, wait_s in enumerate(waits_s):
-        if replica != way.replica and wait_s < after_s:
-            after_s = wait_s
-    return (after_s * after_s - before_s * before_s) / 2

@@ -16,7 +16,7 @@ from typing import Any
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from models.counts import Counts
-from policies.base import Decision, Feedback, Policy
+from policies.base import Anticipating, Decision, Due, Feedback, Policy
 from policies.still import StillCluster
 
 Make = Callable[[Random], Policy]
@@ -117,6 +117,30 @@ def check_replicas_may_come_and_go(make: Make) -> None:
             assert sorted(ranked) == sorted(cluster.replicas)
 
 
+def check_what_is_done_ahead_can_be_carried_out(make: Make) -> None:
+    """A policy that looks ahead names replicas that are there, and moves what somebody has."""
+    policy = make(Random(1))
+    if not isinstance(policy, Anticipating) or policy.lead_s <= 0.0:
+        return
+    for resident, stored in (([0, 0], [0, 300]), ([300, 0], [300, 300]), ([0, 0], [0, 0])):
+        cluster = StillCluster([0, 0], resident=resident, stored=stored)
+        for number in range(5):
+            _decide(policy, _arrival(number), cluster)
+        done = policy.anticipate([_due(policy, 100.0)], cluster, 100.0)
+        for copy in done.copies:
+            assert stored[int(copy.source[1:])] >= copy.prefix.blocks or any(
+                copy.source == other.target for other in done.copies
+            ), "a copy is from a replica that has it, or gets it"
+            assert resident[int(copy.target[1:])] < copy.prefix.blocks, "who has it needs none"
+            assert copy.chain == HOT[: copy.prefix.blocks], "the chain is that of the prefix"
+        orders = [(keep.replica, keep.chain) for keep in done.keeps]
+        for name, chain in orders + [(one.replica, one.chain) for one in done.computes]:
+            assert name in cluster.replicas, "the replica is there"
+            assert chain == HOT[: len(chain)], "the chain is that of the prefix"
+        if any(stored):
+            assert not done.computes, "what somebody has is moved"
+
+
 CHECKS: tuple[Callable[[Make], None], ...] = (
     check_every_replica_is_ranked_once,
     check_a_prompt_that_is_unknown_is_served,
@@ -127,6 +151,7 @@ CHECKS: tuple[Callable[[Make], None], ...] = (
     check_priorities_and_figures_are_finite,
     check_feedback_is_taken_in_any_order,
     check_replicas_may_come_and_go,
+    check_what_is_done_ahead_can_be_carried_out,
 )
 
 
@@ -135,6 +160,14 @@ def _arrival(number: int) -> Arrival:
     chain = (*HOT, 10_000 + number)
     tokens = BLOCK_TOKENS * len(chain) + 3
     return Arrival(number * 0.1, chain, BLOCK_TOKENS, tokens, request_id=f"q{number}")
+
+
+def _due(policy: Policy, at_s: float) -> Due:
+    """Say that the hot prefix is due, with equal chances to come and not to come."""
+    prefix = Prefix(HOT[-1], len(HOT), len(HOT) * BLOCK_TOKENS)
+    counts: dict[float, Any] = {h: Counts(20.0, 1.0) for h in policy.horizons_s}
+    chances = dict.fromkeys(policy.horizons_s, 0.5)
+    return Due(Forecast(prefix, at_s, seen=80, counts=counts, returns=chances), HOT)
 
 
 def _decide(

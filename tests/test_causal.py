@@ -19,7 +19,7 @@ from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
 from forecasting.forecaster import Forecaster
 from policies import make_policy
-from policies.base import ClusterView, Copy, Decision
+from policies.base import ClusterView, Compute, Copy, Decision, Due, Foresight, Keep
 from policies.fixed import FixedRule
 
 SETUP = Setup(
@@ -128,22 +128,40 @@ def test_a_request_does_not_wait_for_a_copy_that_is_slower_than_computing() -> N
     assert result.wasted_bytes == 100_000
 
 
-def test_what_does_not_exist_yet_is_copied_when_it_does() -> None:
-    # a's prefix exists at 0.1 s; the copy ordered at 0.02 s runs from then to 0.15 s.
-    wide = replace(SETUP, gpu=replace(SETUP.gpu, rdma_bytes_s=2e6))
-    late = request("b", 0.02, suffix=1)
-    late = replace(late, chain=(*SHARED, 1001), input_tokens=110)
-    slow_compute = replace(wide, gpu=replace(wide.gpu, flops=2e12))
-    # At 2 ms a token: a is done at 0.2 s, the copy lands at 0.25 s, b's 10 tokens take 0.02 s;
-    # computing all 110 at once would have taken until 0.24 s, so b does not wait.
-    result = run([request("a", 0.0), late], "01", {"b": ["r0r1"]}, slow_compute)
-    assert result.ttft_s == pytest.approx([0.2, 0.22])
-    assert result.transfers[0].started_s == pytest.approx(0.2)
-    # With r1 busy until 0.3 s with something else, the copy is there when b's turn comes.
-    other = Arrival(0.0, (77,), 10, 150, 1, request_id="c")
-    result = run([request("a", 0.0), other, late], "011", {"b": ["r0r1"]}, slow_compute)
-    assert result.ttft_s == pytest.approx([0.2, 0.3, 0.3 - 0.02 + 0.02])
-    assert list(result.hit_tokens["copied"]) == [0, 0, 100]
+def test_what_does_not_exist_yet_is_sent_on_as_it_is_computed() -> None:
+    # At 2 ms a token and 20 tokens a chunk, r0 has 2 of a's 10 blocks more every 0.04 s. A piece of
+    # 20 kB takes 0.02 s, so each is at r1 before the next one is computed, the last at 0.22 s.
+    slow = replace(SETUP, gpu=replace(SETUP.gpu, flops=2e12))
+    small = replace(PARAMETERS, chunk_tokens=20)
+    late = request("b", 0.01, suffix=1)
+    elsewhere = Arrival(0.005, (77,), 10, 10, 1, request_id="c")
+    result = run([request("a", 0.0), elsewhere, late], "021", {"c": ["r0r1"]}, slow, small)
+    (sent,) = result.transfers
+    assert (sent.started_s, sent.ended_s) == pytest.approx((0.04, 0.22))
+    assert sent.size_bytes == 100_000
+    # b waits for it: its own 10 tokens are computed by 0.24 s. Computing all 110 itself, it would
+    # have been done at 0.23 s, but others may need r1.
+    assert result.ttft_s[2] == pytest.approx(0.24 - 0.01)
+    assert result.hit_tokens["copied"][2] == 100
+
+
+def test_what_is_being_received_is_sent_on_too() -> None:
+    # r0 sends to r1 and r1 to r2, piece by piece: the last one is one piece later at each.
+    slow = replace(SETUP, gpu=replace(SETUP.gpu, flops=2e12))
+    small = replace(PARAMETERS, chunk_tokens=20)
+    other = Arrival(0.005, (77,), 10, 10, 1, request_id="c")
+    arrivals = [request("a", 0.0), other, request("b", 1.0, suffix=1)]
+    result = run(arrivals, "022", {"c": ["r0r1", "r1r2"]}, slow, small)
+    assert [t.ended_s for t in result.transfers] == pytest.approx([0.22, 0.24])
+    assert result.ttft_s[2] == pytest.approx(0.02)
+
+
+def test_nothing_is_sent_to_a_replica_that_computes_it_as_fast_itself() -> None:
+    slow = replace(SETUP, gpu=replace(SETUP.gpu, flops=2e12, rdma_bytes_s=1e5))
+    arrivals = [request("a", 0.0), request("b", 0.02)]
+    result = run(arrivals, "01", {"b": ["r0r1"]}, slow)
+    assert result.ttft_s == pytest.approx([0.2, 0.2])
+    assert result.moved_bytes == 0.0
 
 
 def test_a_source_that_sends_to_two_takes_twice_as_long_for_each() -> None:
@@ -258,6 +276,82 @@ def test_nobody_waits_on_for_a_copy_whose_source_never_gets_the_kv() -> None:
     assert result.moved_bytes == 0.0
 
 
+class Ahead(Script):
+    """Sends all but `elsewhere` to `r0`, and does at the first look what it was given."""
+
+    lead_s = 10.0
+
+    def __init__(self, done: Foresight) -> None:
+        super().__init__({}, {})
+        self._done = done
+
+    def decide(
+        self, arrival: Arrival, forecasts: Sequence[Forecast], cluster: ClusterView, now_s: float
+    ) -> Decision:
+        return Decision(("r1" if arrival.request_id == "elsewhere" else "r0",))
+
+    def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
+        done, self._done = self._done, Foresight()
+        return done
+
+
+def ahead(arrivals: Sequence[Arrival], done: Foresight) -> Result:
+    controller = Controller(Ahead(done), Forecaster({}))
+    return simulate_causal(SETUP, controller, arrivals, PARAMETERS)
+
+
+BIG = Arrival(1.0, tuple(range(100, 195)), 10, 950, 1, request_id="big")
+"""Pushes 6 of the 10 shared blocks out of the 100 that `r0` has room for."""
+
+
+def test_kv_is_brought_up_from_ram_before_it_is_asked_for() -> None:
+    prefix = Prefix(SHARED[-1], 10, 100)
+    load = Copy(prefix, SHARED, "r0", "r0", 100_000, 0.0, 0.0, 0.0, "due")
+    arrivals = [request("a", 0.0), BIG, request("b", 9.0, suffix=1)]
+    result = ahead(arrivals, Foresight(copies=(load,)))
+    # The look is at 5 s; 6 blocks take 0.03 s; b finds all of it.
+    (moved,) = result.transfers
+    assert (moved.started_s, moved.ended_s) == pytest.approx((5.0, 5.03))
+    assert (moved.asked, moved.used, moved.source_tier) == (True, True, "ram")
+    assert result.moved_bytes == 60_000
+    assert result.ttft_s[2] == pytest.approx(0.01)
+    assert result.hit_tokens["ram"][2] == 100
+
+
+def test_what_is_kept_outlasts_what_was_used_later() -> None:
+    # 10 blocks shared, then 51 of another request; 46 more push out 7: of the shared ones, for they
+    # were used longest ago, unless they are kept. b has what is gone brought back from RAM.
+    other = Arrival(1.0, tuple(range(200, 250)), 10, 500, 1, request_id="c")
+    late = Arrival(7.0, tuple(range(300, 345)), 10, 450, 1, request_id="d")
+    arrivals = [request("a", 0.0), other, late, request("b", 8.0, suffix=1)]
+    for until_s, tier in ((6.9, "ram"), (7.1, "hbm")):
+        result = ahead(arrivals, Foresight(keeps=(Keep(SHARED, "r0", until_s),)))
+        assert result.hit_tokens[tier][3] == 100
+
+
+def test_what_is_kept_makes_room_for_a_request_that_needs_it() -> None:
+    arrivals = [request("a", 0.0), replace(BIG, at_s=6.0)]
+    result = ahead(arrivals, Foresight(keeps=(Keep(SHARED, "r0", 100.0),)))
+    assert result.ttft_s == pytest.approx([0.1, 0.95])
+
+
+def test_a_prefix_computed_ahead_is_accounted_apart_and_gives_way() -> None:
+    # Computed from 5 to 5.1 s in chunks of 20 tokens; x comes at 5.03 s and waits for one chunk.
+    other = Arrival(5.03, (77,), 10, 10, 1, request_id="x")
+    first = Arrival(0.0, (78,), 10, 10, 1, request_id="first")
+    late = request("b", 9.0, suffix=1)
+    done = Foresight(computes=(Compute(SHARED, "r0", "due"),))
+    controller = Controller(Ahead(done), Forecaster({}))
+    small = replace(PARAMETERS, chunk_tokens=20)
+    result = simulate_causal(SETUP, controller, [first, other, late], small)
+    assert result.ttft_s == pytest.approx([0.01, 0.01 + 0.01, 0.01])
+    assert result.speculated_s == pytest.approx(0.1)
+    assert (result.speculated_tokens, result.unused_speculated_tokens) == (100, 0)
+    unused = ahead([first, replace(late, request_id="elsewhere")], done)
+    assert (unused.speculated_tokens, unused.unused_speculated_tokens) == (100, 100)
+    assert unused.ttft_s[1] == pytest.approx(0.11)
+
+
 requests = st.lists(
     st.tuples(
         st.floats(0.0, 1.0),
@@ -265,15 +359,25 @@ requests = st.lists(
         st.integers(0, 3),
         st.integers(1, 30),
         st.integers(0, 2),
-        st.lists(st.sampled_from(["r0r1", "r1r2", "r2r0", "r1r0", "r0r2", "r2r1"]), max_size=3),
+        st.lists(
+            st.sampled_from(["r0r1", "r1r2", "r2r0", "r1r0", "r0r2", "r2r1", "r0r0"]), max_size=3
+        ),
     ),
     max_size=25,
 )
 
 
-@given(requests, st.sampled_from([5e4, 1e6, 1e8]), st.sampled_from([15, 40, 100]))
+@given(
+    requests,
+    st.sampled_from([5e4, 1e6, 1e8]),
+    st.sampled_from([15, 40, 100]),
+    st.sampled_from([20, 1000]),
+)
 def test_no_request_is_ever_lost_whatever_is_copied_when(
-    drawn: list[tuple[float, int, int, int, int, list[str]]], rdma_bytes_s: float, blocks: int
+    drawn: list[tuple[float, int, int, int, int, list[str]]],
+    rdma_bytes_s: float,
+    blocks: int,
+    chunk_tokens: int,
 ) -> None:
     gpu = replace(SETUP.gpu, rdma_bytes_s=rdma_bytes_s, hbm_bytes=1e9 + blocks * 10_000)
     arrivals: list[Arrival] = []
@@ -287,7 +391,8 @@ def test_no_request_is_ever_lost_whatever_is_copied_when(
             arrivals.append(Arrival(at_s, (500 + suffix,), 10, 10, output_tokens, request_id=name))
         routes += str(route)
         copies[name] = ways
-    result = run(arrivals, routes, copies, replace(SETUP, gpu=gpu))
+    parameters = replace(PARAMETERS, chunk_tokens=chunk_tokens)
+    result = run(arrivals, routes, copies, replace(SETUP, gpu=gpu), parameters)
     assert np.isfinite(result.ttft_s).all()
     assert (result.ttft_s > 0).all()
     assert (result.finished_s >= result.arrived_s + result.ttft_s - 1e-9).all()

@@ -61,9 +61,15 @@ def view(held: int = 0) -> ClusterView:
     return Millisecond(held)
 
 
+def priorities(order: QueueOrder, shown: Arrival, key: int, held: int = 0) -> list[float]:
+    """Return the priority of `shown` on `r0`, which holds nothing of it, and on `r1`."""
+    works_s = [shown.input_tokens / 1000, (shown.input_tokens - 1024 * held) / 1000]
+    return order.claims(shown, key, ["r0", "r1"]).priorities(works_s)
+
+
 def test_a_priority_is_the_work_that_is_missing() -> None:
     # 8 blocks of 1,024 tokens and 100 more: 8.292 s; with 7 of them held, 1.124 s.
-    assert QueueOrder().priorities(arrival(), 7, view(held=7)) == pytest.approx([8.292, 1.124])
+    assert priorities(QueueOrder(), arrival(), 7, held=7) == pytest.approx([8.292, 1.124])
 
 
 def test_who_shares_the_prefix_shares_the_work() -> None:
@@ -71,7 +77,7 @@ def test_who_shares_the_prefix_shares_the_work() -> None:
     order.note(arrival("a"), 7, "r0")
     order.note(arrival("b"), 7, "r0")
     order.note(arrival("c"), 9, "r0")
-    assert order.priorities(arrival("d"), 7, view()) == pytest.approx([8.292 / 3, 8.292])
+    assert priorities(order, arrival("d"), 7) == pytest.approx([8.292 / 3, 8.292])
 
 
 def test_who_has_a_first_token_waits_no_more() -> None:
@@ -80,15 +86,15 @@ def test_who_has_a_first_token_waits_no_more() -> None:
     order.forget("a")
     order.forget("a")
     order.forget("never seen")
-    assert order.priorities(arrival("d"), 7, view()) == pytest.approx([8.292, 8.292])
+    assert priorities(order, arrival("d"), 7) == pytest.approx([8.292, 8.292])
 
 
 def test_long_waiting_makes_up_for_much_work() -> None:
     order = QueueOrder()
-    old = order.priorities(arrival(at_s=0.0), 7, view())[0]
+    old = priorities(order, arrival(at_s=0.0), 7)[0]
     even_s = (8.292 - 1.124) / AGE_PRICE
-    soon = order.priorities(arrival(at_s=even_s - 10.0, blocks=1), 7, view())[0]
-    late = order.priorities(arrival(at_s=even_s + 10.0, blocks=1), 7, view())[0]
+    soon = priorities(order, arrival(at_s=even_s - 10.0, blocks=1), 7)[0]
+    late = priorities(order, arrival(at_s=even_s + 10.0, blocks=1), 7)[0]
     assert soon < old < late
 
 
@@ -106,16 +112,16 @@ def test_what_is_noted_and_forgotten_leaves_no_trace(
     for name in open_names:
         order.forget(name)
     for key in range(6):
-        assert order.priorities(arrival("x"), key, view()) == pytest.approx([8.292, 8.292])
+        assert priorities(order, arrival("x"), key) == pytest.approx([8.292, 8.292])
 
 
 def test_who_is_never_heard_of_again_is_forgotten_after_an_hour() -> None:
     order = QueueOrder()
     order.note(arrival("lost", at_s=0.0), 7, "r0")
     order.note(arrival("new", at_s=3599.0), 7, "r0")
-    assert order.priorities(arrival("x"), 7, view())[0] == pytest.approx(8.292 / 3)
+    assert priorities(order, arrival("x"), 7)[0] == pytest.approx(8.292 / 3)
     order.note(arrival("newer", at_s=3601.0), 7, "r0")
-    assert order.priorities(arrival("x"), 7, view())[0] == pytest.approx(8.292 / 3)
+    assert priorities(order, arrival("x"), 7)[0] == pytest.approx(8.292 / 3)
 
 
 def test_the_boundary_is_at_2048_tokens() -> None:

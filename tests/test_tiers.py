@@ -139,3 +139,31 @@ def test_a_reservation_that_does_not_fit_changes_nothing() -> None:
     assert (held.used_blocks, list(held.valid)) == before
     with pytest.raises(KeyError):
         _ = held.origin[0]
+
+
+def test_what_is_kept_goes_last_until_its_time_is_over() -> None:
+    # Of 26 blocks 17 are used: 10 and 3, kept until 5 s, then 4 of another request.
+    for now_s, first_left, last_left in ((4.9, 13, 0), (5.1, 9, 4)):
+        held = cache(hbm_blocks=26)
+        serve(held, (0, 1))
+        held.keep((0, 1), until_s=5.0, now_s=0.0)
+        serve(held, (3,))
+        assert held.reserve((), 0, extra_blocks=13, now_s=now_s)
+        assert (held.matched((0, 1)), held.matched((3,))) == (first_left, last_left)
+
+
+def test_more_than_half_of_hbm_is_never_kept() -> None:
+    held = cache(hbm_blocks=24)  # 12 can be kept: the head of 10 blocks, not its tail of 3
+    serve(held, (0, 1))
+    held.keep((0, 1), until_s=5.0, now_s=0.0)
+    serve(held, (3,))
+    assert held.reserve((), 0, extra_blocks=12, now_s=1.0)
+    assert (held.matched((0, 1)), held.matched((3,))) == (10, 2)
+
+
+def test_a_request_that_needs_the_room_gets_it_from_what_is_kept() -> None:
+    held = cache(hbm_blocks=26)
+    serve(held, (0, 1))
+    held.keep((0, 1), until_s=5.0, now_s=0.0)
+    assert held.reserve((), 0, extra_blocks=20, now_s=1.0)
+    assert held.matched((0, 1)) == 6

@@ -35,11 +35,7 @@ class Kept:
         """Whether `run` is kept at `now_s`."""
         return self._until_s.get(run, now_s) > now_s
 
-    def drop(self, path: Path) -> None:
-        """Keep the runs of `path` no more."""
-        for run in path:
-            if self._until_s.pop(run, None) is not None:
-                self._used -= self._blocks[run]
-
     def _drop_ended(self, now_s: float) -> None:
-        self.drop(tuple(run for run in self._until_s if not self.holds(run, now_s)))
+        for run in [run for run in self._until_s if not self.holds(run, now_s)]:
+            del self._until_s[run]
+            self._used -= self._blocks[run]

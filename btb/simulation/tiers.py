@@ -195,14 +195,8 @@ class ReplicaCache:
         self._pin(path)
 
     def keep(self, path: Path, until_s: float, now_s: float) -> None:
-        """Let `path` go after all else until `until_s`; before all else if that is past."""
-        if until_s > now_s:
-            self._kept.add(path, until_s, now_s)
-            return
-        self._kept.drop(path)
-        for run in path:  # the deepest ends up in front
-            if run in self._lru:
-                self._lru.move_to_end(run, last=False)
+        """Let `path` go after all else until `until_s`."""
+        self._kept.add(path, until_s, now_s)
 
     def _evict(self, count: int, now_s: float) -> None:
         self.used_blocks -= count

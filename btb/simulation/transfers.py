@@ -79,6 +79,10 @@ class Transfers:
         rate = self._fabric.offered_bytes_s(self._links(source, target, tier))
         return self._latency_s + size_bytes / rate
 
+    def blocks_s(self, replica: int, tier: str, blocks: int) -> float:
+        """Return how long a replica would take to load `blocks` from a tier of its own."""
+        return self.seconds(replica, replica, tier, blocks * self._block_bytes)
+
     def plan(
         self,
         source: int,
