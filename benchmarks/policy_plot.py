@@ -23,7 +23,7 @@ def plot_payback(scope: Scope, row: Row, measured: Measured, path: Path) -> None
         saved_s = np.cumsum(theirs_s - measured.ttft_s(case, "btb")[0])
         axes.plot(arrived_s, saved_s, label=case.setup)
     axes.axhline(0.0, color="black", linewidth=0.8)
-    axes.set_yscale("symlog")
+    axes.set_yscale("symlog", linthresh=0.1)
     axes.set_xlabel("time in the window, s")
     axes.set_ylabel("TTFT saved so far, s")
     axes.legend()
