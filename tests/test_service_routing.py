@@ -65,7 +65,9 @@ class Failing:
 
 def make_service(policy: Policy | None = None) -> Service:
     return Service(
-        Config(), policy or make_policy("least_load", seed=1), Forecaster({}, boundary_tokens=1024)
+        Config(guard=GuardSettings(mode="off")),
+        policy or make_policy("least_load", seed=1),
+        Forecaster({}, boundary_tokens=1024),
     )
 
 
@@ -272,7 +274,11 @@ def test_a_forecast_that_fails_leaves_the_decision_to_cache_aware() -> None:
         assert (await client.get("/v1/guard")).json()["failures"] == {"forecast": 2}
 
     policy = Failing(Decision(("a",)))
-    talk(Service(Config(), policy, Blind({}, boundary_tokens=1024)), steps, replicas="ab")
+    talk(
+        Service(Config(guard=GuardSettings(mode="off")), policy, Blind({}, boundary_tokens=1024)),
+        steps,
+        replicas="ab",
+    )
 
 
 def test_observing_moves_nothing_and_says_what_it_would_have_moved() -> None:
