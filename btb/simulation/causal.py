@@ -27,8 +27,10 @@ ASSUMPTIONS = (
     "A request that starts takes room for its whole prompt and answer; nothing is preempted.",
     "HBM holds cached and running KV together; what is unused for longest goes first, tail before "
     "head, to 512 GB of RAM, and comes back from there when that beats computing it.",
-    "Copies run beside compute and share each replica's NICs fairly, both ways; each takes 1 ms "
-    "beside its bytes.",
+    "What is computed or received is sent on in pieces, as it gets there; pieces begin at the ends "
+    "of chunks.",
+    "Copies run beside compute and share each replica's NICs fairly, both ways; each piece takes "
+    "1 ms beside its bytes.",
     "KV is kept in 16 bits where weights are int4 (8 bits on dense1t).",
     "Generated tokens are not reused by later requests.",
     "Writing evicted KV to RAM costs no time; service times have no noise unless asked for; the "

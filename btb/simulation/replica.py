@@ -250,6 +250,7 @@ class Replica:
     def _put_back(self, job: Job, overtaken_by: Job) -> None:
         """Queue `job` again; what it shares with the one that overtakes it is computed by that."""
         self.cache.release(job.path, job.extra_blocks)
+        job.loaded_by = -1  # what is evicted meanwhile may be loaded again
         shared = self._shared_blocks(job.path, overtaken_by.path)
         done_tokens = max(job.done_tokens, shared * self._block_tokens)
         done_tokens = min(done_tokens, job.input_tokens - 1)
