@@ -76,5 +76,5 @@ def test_help_lists_the_commands_with_a_line_each() -> None:
         text=True,
         check=True,
     ).stdout
-    rows = re.findall(r"^│ ([\w-]+) +(\S.*?) +│$", shown, flags=re.MULTILINE)
+    rows = re.findall(r"^│ (\w[\w-]*) +(\S.*?) +│$", shown, flags=re.MULTILINE)
     assert dict(rows) == dict(COMMANDS)
