@@ -1,6 +1,6 @@
 """What it is worth to get ahead of bursts that can be foreseen, on generated traffic.
 
-    .venv/bin/python benchmarks/anticipation.py [--seeds 1,2,3,4,5] [--setups all] [--json FILE]
+    .venv/bin/python -m benchmarks.anticipation [--seeds 1,2,3,4,5] [--setups all] [--json FILE]
 
 Families `recurring` and `agents` on the causal engine: of each burst, the mean TTFT of the first
 5 % of its requests (at least one), from the fourth burst of a job or template on. `cache_aware`
@@ -26,7 +26,7 @@ from statistics import fmean, median
 import numpy as np
 
 from btb.controller import Controller
-from btb.simulation.bounds import own_work_s
+from btb.simulation.bounds import alone_s
 from btb.simulation.causal import simulate_causal
 from btb.simulation.machine import describe_machine
 from btb.simulation.parameters import CausalParameters
@@ -115,7 +115,7 @@ def measure(family: str, memory: Memory, name: str, policy: str, windows: Sequen
         numbers = first_requests(window) if family in ("recurring", "agents") else []
         if numbers:
             firsts.append(float(run.ttft_s[numbers].mean()))
-            bounds.append(float(own_work_s(setup, window.arrivals)[numbers].mean()))
+            bounds.append(float(alone_s(setup, window.arrivals)[numbers].mean()))
     speculated = sum(run.speculated_tokens for run in runs)
     return Row(
         family=family,

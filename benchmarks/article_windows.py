@@ -1,6 +1,6 @@
 """The first policies on the article's windows and on Mooncake's hour, both engines, six setups.
 
-    .venv/bin/python benchmarks/article_windows.py [--out DIR] [--jobs 2]
+    .venv/bin/python -m benchmarks.article_windows [--out DIR] [--jobs 2]
 
 Runs `btb compare` on `../shared/reference/windows.json` (60 s and 1 s bursts) and on the Mooncake
 conversation trace, writes its reports under DIR, and prints mean and p95 TTFT of each policy, and

@@ -1,6 +1,6 @@
 """Whether forecasts are worth acting on: every figure of docs/forecasting.md, beside its target.
 
-    .venv/bin/python benchmarks/forecast_quality.py [--only 3,4] [--seeds 11,12,13] [--json FILE]
+    .venv/bin/python -m benchmarks.forecast_quality [--only 3,4] [--seeds 11,12,13] [--json FILE]
 
 1  real traces, fitted to the first half and scored on the second
 2  jobs that return: how many bursts are foreseen, and how often in vain
@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from quality import decoys, drift, held_out, parents, returning, speed
-from quality.row import Row
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.quality import decoys, drift, held_out, parents, returning, speed
+from benchmarks.quality.row import Row
 from btb import tracking
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"

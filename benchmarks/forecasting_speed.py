@@ -1,6 +1,6 @@
 """How many arrivals a second the forecasting takes on one core, and how long one takes.
 
-Run it as `python benchmarks/forecasting_speed.py`; it takes about a minute and 1 GB of memory.
+Run it as `python -m benchmarks.forecasting_speed`; it takes about a minute and 1 GB of memory.
 Rates are per second of CPU time, so that a busy machine disturbs them little; the time of a single
 arrival is by the clock on the wall. Models are trivial: theirs is not the time to be measured.
 """

@@ -1,6 +1,6 @@
 """How well forecasts hold between arrivals: what is said of a prefix that has fallen silent.
 
-    .venv/bin/python benchmarks/quiet_forecasts.py [--trace FILE]...
+    .venv/bin/python -m benchmarks.quiet_forecasts [--trace FILE]...
 
 Without --trace: four generated hours of `mixed` traffic and, where it is there, kv-cache-tester v8
 from `../shared/data`. When 1, 2, 5, 10, 20 or 40 s have gone by since an arrival of a prefix with

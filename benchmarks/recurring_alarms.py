@@ -1,6 +1,6 @@
 """How many returning bursts are forecast before their first request, and how often in vain.
 
-    .venv/bin/python benchmarks/recurring_alarms.py [--seeds 1,2,3] [--hours 4]
+    .venv/bin/python -m benchmarks.recurring_alarms [--seeds 1,2,3] [--hours 4]
 
 Family `recurring`: 40 jobs that come back every 5 to 30 min with 10 % jitter, 10 % of them missed,
 among some 2,000 conversations; then the same with half of the jobs stopping for good. Every 5 s the

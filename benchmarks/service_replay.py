@@ -1,6 +1,6 @@
 """A live service under `btb replay` for a minute, then under `kill -9`.
 
-    python benchmarks/service_replay.py [--rate 500] [--seconds 60] [--model river]
+    python -m benchmarks.service_replay [--rate 500] [--seconds 60] [--model river]
 
 Prints arrivals a second, errors, latency of a posted batch, and the service's memory at the start
 and at each third of the time; then kills a second service in the middle and shows that its log

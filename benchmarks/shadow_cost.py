@@ -1,6 +1,6 @@
 """What it costs a service that its model may be replaced, and that a challenger goes along.
 
-Run it as `python benchmarks/shadow_cost.py`; it takes about a minute. Rates are per second of CPU
+Run it as `python -m benchmarks.shadow_cost`; it takes about a minute. Rates are per second of CPU
 time: observe and forecast, 256-block chains of 2,000 prefixes, the river model, 500 arrivals a
 second of trace time fed as fast as they are taken. Then the time that a new model is loaded for,
 aside, and the time that the event loop is held up when it takes its place.

@@ -1,6 +1,6 @@
 """How fast the simulator is, beside the article's own on the same windows.
 
-    .venv/bin/python benchmarks/simulator_speed.py [--rounds 3] [--set b60]
+    .venv/bin/python -m benchmarks.simulator_speed [--rounds 3] [--set b60]
 
 The article's simulator can't be run from here; its speed on a machine of this class was measured
 once and stands in `../shared/reference/remeasured.json`. Ours runs the same windows, policies and

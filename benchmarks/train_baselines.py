@@ -1,6 +1,6 @@
 """What the learners are worth: one progressive pass each over three kinds of traffic.
 
-    .venv/bin/python benchmarks/train_baselines.py [--trace FILE_OR_FOLDER]...
+    .venv/bin/python -m benchmarks.train_baselines [--trace FILE_OR_FOLDER]...
 
 Without --trace: kv-cache-tester v8 on a common clock and Mooncake's conversations, from
 `../shared/data`, and a generated day of `mixed` traffic. All learners see the same features and

@@ -1,6 +1,6 @@
 """What learners fitted to a log are worth on what came after it, beside those that learn online.
 
-    .venv/bin/python benchmarks/trained_learners.py [--traces kvct,mixed,recurring:2,recurring:3]
+    .venv/bin/python -m benchmarks.trained_learners [--traces kvct,mixed,recurring:2,recurring:3]
 
 The first half of a trace's samples is the log: trained learners are fitted to those of its labels
 that are known by the end of it, EWMAs get their scale and keep it, and online learners learn. Then

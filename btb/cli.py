@@ -22,12 +22,13 @@ COMMANDS = {
     "generate": "Write a synthetic trace.",
     "lab": "Run a command in a throwaway machine that has RDMA.",
     "models": "List the registered models.",
+    "new-policy": "Write a policy of your own to start from, and its test.",
     "promote": "Make a challenger the champion.",
     "replay": "Feed a trace to a running service.",
     "serve": "Serve forecasts and routing decisions over REST.",
     "train": "Learn from a logged trace, and score what was learnt.",
 }
-"""Name and one line of help; `btb/commands/NAME.py` holds a function of the same name.
+"""Name and one line of help; `btb/commands/NAME.py` holds a function of that name, - being _.
 
 Where the file has `SUBCOMMANDS`, functions by name, the command has those too.
 """
@@ -50,9 +51,10 @@ class LazyCommands(TyperGroup):
         """Return name, command and remaining arguments of what is to be run."""
         if args[0] not in COMMANDS:
             return super().resolve_command(ctx, args)
-        module = import_module(f"btb.commands.{args[0]}")
+        name = args[0].replace("-", "_")
+        module = import_module(f"btb.commands.{name}")
         below = getattr(module, "SUBCOMMANDS", {})
-        return args[0], _command(args[0], getattr(module, args[0]), below), args[1:]
+        return args[0], _command(args[0], getattr(module, name), below), args[1:]
 
 
 def _command(

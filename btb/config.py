@@ -60,12 +60,21 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """How the policy is watched: `policies.guarded` has the modes and what `holdout` is."""
+
+    mode: str = "enforce"
+    holdout: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How much is taken before the answer is a refusal.
 
     `outstanding` requests are remembered until their outcome comes or `outcome_timeout_s` is over.
     `late_s` and `early_s` bound how far a given `at_s` may be from the service's clock.
-    `unfed_arrivals` may wait for the log and the forecaster together.
+    `unfed_arrivals` may wait for the log and the forecaster together. A decision that takes longer
+    than `decision_s` is replaced, and the policy is not asked for a while.
     """
 
     body_bytes: int = 8_000_000
@@ -80,6 +89,7 @@ class Limits:
     late_s: float = 5.0
     early_s: float = 1.0
     connections: int = 1_024
+    decision_s: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,7 @@ class Config:
     server: Server = field(default_factory=Server)
     log: LogSettings = field(default_factory=LogSettings)
     models: ModelSettings = field(default_factory=ModelSettings)
+    guard: GuardSettings = field(default_factory=GuardSettings)
     limits: Limits = field(default_factory=Limits)
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
 

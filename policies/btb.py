@@ -7,7 +7,7 @@ from statistics import fmean
 
 from forecasting.arrival import Arrival
 from forecasting.forecast import Forecast, Prefix
-from policies.anticipation import Anticipation
+from policies.anticipation import LEAST_REQUESTS, Anticipation
 from policies.base import ClusterView, Copy, Decision, Due, Feedback, Foresight, Keep
 from policies.cost import Supply, Way, supply, ways
 from policies.hot import HotPrefixes
@@ -102,7 +102,7 @@ class Btb:
             self._anticipation.note(arrival, forecasts)
             copies += tuple(self._anticipation.meanwhile(arrival, forecasts, first, cluster, now_s))
         self._order.note(arrival, shared, names[first])
-        keeps = self._keeps(way, arrival, names[first], now_s)
+        keeps = self._keeps(way, arrival, forecasts, rate_rps, names[first], now_s)
         return Decision(ranked(names, scores, first), copies, way.how, way.priority, keeps)
 
     def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
@@ -114,12 +114,24 @@ class Btb:
         """Take in that a request waits no more."""
         self._order.forget(feedback.request_id)
 
-    def _keeps(self, way: Way, arrival: Arrival, name: str, now_s: float) -> tuple[Keep, ...]:
-        """Keep what the request waits for until its turn comes."""
-        if not way.blocks or way.ttft_s <= way.work_s:
-            return ()
-        until_s = now_s + way.ttft_s - way.work_s
-        return (Keep(arrival.chain[: way.blocks], name, until_s),)
+    def _keeps(
+        self,
+        way: Way,
+        arrival: Arrival,
+        forecasts: Sequence[Forecast],
+        rate_rps: float,
+        name: str,
+        now_s: float,
+    ) -> tuple[Keep, ...]:
+        """Keep what the request waits for until its turn comes, and what others will soon want."""
+        keeps = []
+        served_s = now_s + way.ttft_s
+        if way.blocks and way.ttft_s > way.work_s:
+            keeps.append(Keep(arrival.chain[: way.blocks], name, served_s))
+        if rate_rps * self._horizon_s >= LEAST_REQUESTS:
+            chain = arrival.chain[: forecasts[-1].prefix.blocks]
+            keeps.append(Keep(chain, name, served_s + self._horizon_s))
+        return tuple(keeps)
 
     def _rate_rps(self, arrival: Arrival, forecasts: Sequence[Forecast]) -> float:
         """Return how many requests a second are expected for the deepest prefix that is shared."""

@@ -53,3 +53,7 @@ class CacheAware(FixedRule):
             first = first_by(loads, self._rng)
         self._routed.add(chain, names[first])
         return Decision(ranked(names, loads, first), reason=reason)
+
+    def note(self, arrival: Arrival, name: str) -> None:
+        """Remember that `arrival` was sent to the replica `name` by somebody else."""
+        self._routed.add(arrival.chain, name)

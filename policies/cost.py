@@ -85,7 +85,8 @@ def ways(
 
     Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
     so what can be had without computing is worth as much wait. A request that fetches its KV needs
-    little compute, so it has a better priority than one that computes.
+    little compute, so it has a better priority than one that computes; but not where that KV was
+    evicted before: room is short there, and who overtakes would have others evicted in turn.
     """
     return _Weighing(arrival, cluster, at or supply(arrival.chain, cluster), claims).best()
 
@@ -147,8 +148,9 @@ class _Weighing:
             yield coming, max(wait_s, coming_s), -1, "under way here", self._own[replica]
         fetch_wait_s, fetching = self._fetch_wait_s[replica], self._fetching[replica]
         if at.stored[replica] > here:
+            fetch_wait_s, fetching = wait_s, self._own[replica]
             load_s = self._cluster.load_s(replica, self._arrival.chain)
-            yield at.stored[replica], max(fetch_wait_s, load_s), -1, "in its RAM", fetching
+            yield at.stored[replica], max(wait_s, load_s), -1, "in its RAM", fetching
         if replica == at.source or replica not in self._targets:
             return
         if max(fetch_wait_s, at.source_s) <= FAR_S:

@@ -83,6 +83,13 @@ def boundary_key(arrival: Arrival) -> int:
     return arrival.chain[min(blocks, len(arrival.chain)) - 1] if arrival.chain else 0
 
 
+def work_s(arrival: Arrival, name: str, cluster: ClusterView) -> float:
+    """Return the compute that `arrival` needs on the replica `name`, as it is now."""
+    blocks = cluster.resident_blocks(arrival.chain)[list(cluster.replicas).index(name)]
+    hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
+    return cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
+
+
 class Ordered:
     """Any policy, with our queue order beside it: shows what is due to order alone."""
 
@@ -101,11 +108,8 @@ class Ordered:
         """Return what the policy inside decides, with a priority."""
         decision = self._policy.decide(arrival, forecasts, cluster, now_s)
         key, name = boundary_key(arrival), decision.ranked[0]
-        replica = list(cluster.replicas).index(name)
-        blocks = cluster.resident_blocks(arrival.chain)[replica]
-        hit_tokens = min(blocks * arrival.block_tokens, arrival.input_tokens - 1)
-        work_s = cluster.prefill_s(arrival.input_tokens - hit_tokens, hit_tokens)
-        (priority,) = self._order.claims(arrival, key, [name]).priorities([work_s])
+        needed_s = work_s(arrival, name, cluster)
+        (priority,) = self._order.claims(arrival, key, [name]).priorities([needed_s])
         self._order.note(arrival, key, name)
         return replace(decision, priority=priority)
 

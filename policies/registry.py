@@ -16,13 +16,24 @@ from policies.cache_aware import CacheAware
 from policies.early_rdma import EarlyRdma
 from policies.errors import PolicyError
 from policies.fixed import LeastLoad, RandomReplica, RoundRobin
+from policies.guarded import Guarded
 from policies.kv_cost import KvCost
+from policies.llmd_burst import LlmdBurst
+from policies.mooncake_heat import MooncakeHeat
 from policies.order import Ordered
 
 ENTRY_POINTS = "btb.policies"
 """The entry point group by which another package offers a policy."""
 
 Value = str | int | float | bool
+
+
+def guarded(
+    rng: Random, *, policy: str = "btb", mode: str = "enforce", holdout: float = 0.05
+) -> Policy:
+    """Any policy, watched: what fails is served all the same, and what doesn't help is stopped."""
+    return Guarded(rng, _factory(policy), mode=mode, holdout=holdout)
+
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
     "random": RandomReplica,
@@ -31,10 +42,15 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     "cache_aware": CacheAware,
     "kv_cost": KvCost,
     "early_rdma": EarlyRdma,
+    "mooncake_heat": MooncakeHeat,
+    "llmd_burst": LlmdBurst,
     "btb": Btb,
+    "guarded": guarded,
     "ordered_least_load": partial(Ordered, policy=LeastLoad),
     "ordered_cache_aware": partial(Ordered, policy=CacheAware),
     "ordered_early_rdma": partial(Ordered, policy=EarlyRdma),
+    "ordered_mooncake_heat": partial(Ordered, policy=MooncakeHeat),
+    "ordered_llmd_burst": partial(Ordered, policy=LlmdBurst),
     "article_cache_aware": ArticleCacheAware,
     "article_early_rdma": partial(EarlyRdma, fallback=ArticleCacheAware),
 }

@@ -1,11 +1,12 @@
 """The bound by hand, and against every policy: 1 ms of prefill a token, no attention."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from btb.controller import Controller
-from btb.simulation.bounds import lower_bound
+from btb.simulation.bounds import _spans, lower_bound
 from btb.simulation.causal import simulate_causal
 from btb.simulation.setups import Gpu, Model, Setup
 from forecasting.arrival import Arrival
@@ -34,20 +35,49 @@ def test_what_is_shared_is_computed_once_and_the_last_token_always() -> None:
 
 
 def test_a_crowd_is_bound_by_what_all_replicas_compute_together() -> None:
-    # 20 prompts of 100 tokens at once on 2 replicas: one server twice as fast has one done every
-    # 50 ms, so the mean is 50 ms times (1 + 20) / 2.
+    # 20 prompts of 100 tokens at once on 2 replicas: two are done every 100 ms, so the mean is
+    # 100 ms times (1 + 10) / 2. A policy that takes the replicas in turn does as well.
     window = [request(0.0, *range(100 * n, 100 * n + 10)) for n in range(20)]
     bound = lower_bound(SETUP, [window])
-    assert bound.ttft_mean_s == pytest.approx(0.050 * 21 / 2)
+    assert bound.ttft_mean_s == pytest.approx(0.100 * 11 / 2)
+    controller = Controller(make_policy("round_robin", seed=1), Forecaster({}))
+    ttft_s = simulate_causal(SETUP, controller, window).ttft_s
+    assert ttft_s.mean() == pytest.approx(bound.ttft_mean_s)
     assert bound.ttft_p95_s == pytest.approx(0.100)
 
 
+def test_nobody_is_sooner_than_the_prefix_that_another_one_brought() -> None:
+    # The first brings 10 blocks, which take 100 ms, and 1 of its own. The second comes after 20 ms
+    # and waits for them 80 ms, then computes 1 of its own. The third has the first one's prompt,
+    # which is there after 110 ms; it could compute its last token in the last of these.
+    shared = range(10)
+    window = [request(0.0, *shared, 90), request(0.02, *shared, 91), request(0.03, *shared, 90)]
+    bound = lower_bound(SETUP, [window])
+    assert bound.ttft_mean_s == pytest.approx((0.110 + 0.090 + 0.080) / 3)
+
+
 def test_the_shortest_goes_first_and_gives_way_to_a_shorter_one() -> None:
-    # Twice as fast: 200 tokens take 0.1 s, from 0.03 s on interrupted by 40 that take 0.02 s.
+    # One server twice as fast: 200 tokens take 0.1 s, from 0.03 s on interrupted by 40 that take
+    # 0.02 s. By the mean time at which each is served, and half of its own work on one replica:
+    spans_s = [(0.0, 0.03, 0), (0.03, 0.05, 1), (0.05, 0.12, 0)]
+    for left_counts in (True, False):
+        found = list(_spans(np.array([0.0, 0.03]), np.array([0.1, 0.02]), left_counts=left_counts))
+        assert [span for one in found for span in one] == pytest.approx(
+            [value for span in spans_s for value in span]
+        )
+    busy_s = (0.03 * 0.015 + 0.07 * 0.085) / 0.1 + 0.1, (0.04 - 0.03) + 0.02
     window = [request(0.0, *range(20)), request(0.03, *range(100, 104))]
-    pooled = (0.12 + 0.02) / 2
-    own = (0.2 + 0.04) / 2
-    assert lower_bound(SETUP, [window]).ttft_mean_s == pytest.approx(max(pooled, own))
+    own_s = 0.2 + 0.04
+    assert lower_bound(SETUP, [window]).ttft_mean_s == pytest.approx(max(sum(busy_s), own_s) / 2)
+
+
+def test_what_has_least_left_may_not_be_what_is_shortest() -> None:
+    # After 0.8 s of 1 s a job of 0.5 s comes: 0.2 s are left of the first.
+    released_s, works_s = np.array([0.0, 0.8]), np.array([1.0, 0.5])
+    left = [job for _, _, job in _spans(released_s, works_s, left_counts=True)]
+    short = [job for _, _, job in _spans(released_s, works_s, left_counts=False)]
+    assert left == [0, 0, 1]
+    assert short == [0, 1, 0]
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -69,4 +99,6 @@ def test_no_policy_gets_below_it(name: str, drawn: list[tuple[float, list[int]]]
         prefixes = [tuple(word[: depth + 1]) for depth in range(len(word))]
         window.append(request(at_s, *(hashes.setdefault(one, len(hashes)) for one in prefixes)))
     result = simulate_causal(SETUP, Controller(make_policy(name, seed=1), Forecaster({})), window)
-    assert result.ttft_s.mean() >= lower_bound(SETUP, [window]).ttft_mean_s - 1e-9
+    bound = lower_bound(SETUP, [window])
+    assert result.ttft_s.mean() >= bound.ttft_mean_s - 1e-9
+    assert np.sort(result.ttft_s)[int(0.95 * len(window))] >= bound.ttft_p95_s - 1e-9

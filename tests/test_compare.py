@@ -1,6 +1,8 @@
+import html
 import json
 import math
 import os
+import re
 import sys
 from dataclasses import fields, replace
 from functools import partial
@@ -315,3 +317,60 @@ def test_a_policy_of_ones_own_is_found_in_the_folder_one_is_in(
     monkeypatch.setattr(sys, "path", [*sys.path])
     shown = run(str(windows.paths[0]), *BASE, "--policy", "my_rules:Mine", "--jobs", "1")
     assert "my_rules:Mine: mean TTFT the same as least_load" in shown
+
+
+def test_bounds_add_clairvoyant_and_the_regret_of_each_policy(tmp_path: Path) -> None:
+    folder, out = write_windows(tmp_path / "windows", count=1), tmp_path / "out"
+    words = ["compare", str(folder), "--bounds", "--no-mlflow", "--jobs", "1"]
+    words += ["--policy", "cache_aware", "--policy", "round_robin"]
+    ran = CliRunner().invoke(app, [*words, "--json", "-"])
+    assert ran.exit_code == 0, ran.output
+    content = json.loads(ran.stdout)
+    rows = {row["policy"]: row for row in content["results"]}
+    assert list(rows) == ["cache_aware", "round_robin", "clairvoyant"]
+    (bound,) = content["bounds"]
+    for one in content["regret"]:
+        mean_s = rows[one["policy"]]["ttft_mean_s"]
+        assert one["mean_over_bound"] == mean_s / bound["ttft_mean_s"] >= 1.0 - 1e-9
+        assert one["mean_over_clairvoyant"] == mean_s / rows["clairvoyant"]["ttft_mean_s"]
+    shown = CliRunner().invoke(app, [*words, "--report", str(out)])
+    page = (out / "index.html").read_text(encoding="utf-8")
+    for text in (shown.output, page):
+        assert "without foresight of a burst's first request" in html.unescape(text)
+        assert "regret" in text
+    assert "clairvoyant" not in re.findall(r"<p>(.*?)</p>", page)[0]  # it's no policy to choose
+
+
+def test_what_is_varied_is_in_the_figures_and_makes_other_cells(tmp_path: Path) -> None:
+    folder, out = write_windows(tmp_path / "windows", count=1), tmp_path / "out"
+    words = ["compare", str(folder), "--policy", "cache_aware", "--no-mlflow", "--jobs", "1"]
+    words += ["--report", str(out), "--json", "-"]
+    contents = []
+    for more in ([], ["--noise", "1", "--noise-seed", "3", "--output-tokens", "99"]):
+        ran = CliRunner().invoke(app, [*words, *more])
+        assert ran.exit_code == 0, ran.output
+        assert "taken from an earlier run" not in ran.output
+        contents.append(json.loads(ran.stdout))
+    usual, varied = contents
+    assert usual["varied"] == {}
+    assert varied["varied"] == {"noise_sigma": 1.0, "noise_seed": 3, "output_tokens": 99}
+    assert usual["results"][0]["ttft_mean_s"] != varied["results"][0]["ttft_mean_s"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--noise", "1", "--bounds"], "without --noise"),
+        (["--engine", "prototype", "--bounds"], "causal engine"),
+        (["--engine", "prototype", "--link-share", "0.5"], "causal engine"),
+        (["--engine", "prototype", "--policy", "clairvoyant"], "causal engine"),
+        (["--hbm-share", "0"], "hbm_share must be above 0"),
+        (["--policy", "clairvoyant:tris=3"], "clairvoyant:tries=N"),
+        (["--policy", "guarded:mode=on"], "mode must be one of"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, more: list[str], said: str) -> None:
+    folder = write_windows(tmp_path / "windows", count=1)
+    ran = CliRunner().invoke(app, ["compare", str(folder), "--no-mlflow", "--jobs", "1", *more])
+    assert ran.exit_code != 0
+    assert said in str(ran.exception) + ran.output

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"^(?:\$ )?btb (\w+)(.*)$", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?btb ([\w-]+)(.*)$", re.MULTILINE)
 SOURCE = re.compile(r"`((?:btb|forecasting|models|policies|replication|tests|docs)/[a-z\d_./-]*)`")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -55,9 +55,10 @@ def anchors(page: Path) -> set[str]:
 
 def options(command: str) -> set[str]:
     """Return the options that a command takes, or a command below it."""
-    module = import_module(f"btb.commands.{command}")
+    name = command.replace("-", "_")
+    module = import_module(f"btb.commands.{name}")
     found = {"--help"}
-    for function in (getattr(module, command), *getattr(module, "SUBCOMMANDS", {}).values()):
+    for function in (getattr(module, name), *getattr(module, "SUBCOMMANDS", {}).values()):
         app = typer.Typer(add_completion=False)
         app.command()(function)
         for one in typer.main.get_command(app).params:

@@ -63,7 +63,7 @@ def test_the_commands_are_the_functions_that_have_their_files_name() -> None:
     for path in (ROOT / "btb" / "commands").glob("*.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
         if any(isinstance(one, ast.FunctionDef) and one.name == path.stem for one in body):
-            defined.add(path.stem)
+            defined.add(path.stem.replace("_", "-"))
     assert defined == set(COMMANDS)
 
 
@@ -76,5 +76,5 @@ def test_help_lists_the_commands_with_a_line_each() -> None:
         text=True,
         check=True,
     ).stdout
-    rows = re.findall(r"^│ (\w+) +(\S.*?) +│$", shown, flags=re.MULTILINE)
+    rows = re.findall(r"^│ (\w[\w-]*) +(\S.*?) +│$", shown, flags=re.MULTILINE)
     assert dict(rows) == dict(COMMANDS)

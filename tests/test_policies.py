@@ -1,6 +1,7 @@
 """Policies against a cluster that stands still: 1 ms of prefill a token, 1 ms a block copied."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,6 +12,7 @@ from policies import POLICIES, make_policy
 from policies.base import Chain, ClusterView, Policy
 from policies.cost import ways
 from policies.errors import PolicyError
+from policies.order import Claims
 from policies.routed import RoutedPrefixes
 from policies.still import StillCluster
 
@@ -160,6 +162,28 @@ def test_ways_know_what_is_held_under_way_and_worth_fetching() -> None:
     assert [way.how for way in found] == ["held here", "copied from a peer", "under way here"]
     assert [way.ttft_s for way in found] == pytest.approx([5.005, 0.305, 0.205])
     assert found[1].source == 0
+
+
+def test_who_fetches_its_kv_overtakes_unless_it_was_evicted_there() -> None:
+    # 3.005 s of work to compute, 0.005 s after a copy. By priority r1 has 4 s ahead of the former
+    # and nothing ahead of the latter; where the prefix was evicted, it counts as the former.
+    class ByPriority(StillCluster):
+        def queue_s(self, priorities: Sequence[float] | None = None) -> list[float]:
+            return [4.0 if priority > 1.0 else 0.0 for priority in priorities or [9.0, 9.0]]
+
+    claims = Claims([1, 1], 0.0)
+    for stored, ttft_s, priority in (([300, 0], 0.305, 0.005), ([300, 300], 4.005, 3.005)):
+        cluster = ByPriority([0, 0], resident=[300, 0], stored=stored, overtaken=[0, 0])
+        way = ways(arrival(), cluster, claims=claims)[1]
+        assert (way.ttft_s, way.priority) == pytest.approx((ttft_s, priority))
+
+
+def test_who_overtakes_the_one_that_computes_its_prefix_computes_for_both() -> None:
+    # It is expected in 9 s, but this one would begin at once: 3 s of work, done once for both.
+    cluster = StillCluster([1], queue=[0.0], coming=[(300, 9.0)])
+    (way,) = ways(arrival(), cluster)
+    assert way.how == "under way here"
+    assert (way.ttft_s, way.work_s) == pytest.approx((3.005, 0.005))
 
 
 def test_btb_fetches_a_prefix_whose_holder_is_busy() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from btb.commands.replay import replay as replay_command
 from btb.commands.replay_tables import result_of
-from btb.config import Config
+from btb.config import Config, GuardSettings
 from btb.errors import ConfigError, TraceError
 from btb.service.local import local_client
 from btb.service.replay import MAX_BATCH, Pace, Replay, Tally
@@ -48,7 +48,9 @@ def run(handler: Callable[[httpx.Request], httpx.Response], **pace: Any) -> Repl
 
 
 def test_a_service_counts_what_a_replay_sends() -> None:
-    service = Service(Config(), make_policy("least_load", seed=1), Forecaster({}))
+    service = Service(
+        Config(guard=GuardSettings(mode="off")), make_policy("least_load", seed=1), Forecaster({})
+    )
 
     async def talk() -> Replay:
         async with local_client(service) as client:

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from btb.config import Config
+from btb.config import Config, GuardSettings
 from btb.service.local import talk
 from btb.service.service import Service
 from forecasting.forecaster import Forecaster
@@ -38,7 +38,11 @@ class SoFar:
 def make_service() -> Service:
     models: dict[float, CountModel] = {horizon_s: SoFar(horizon_s) for horizon_s in HORIZONS_S}
     forecaster = Forecaster(models, boundary_tokens=1024)
-    return Service(Config(policy="least_load"), make_policy("least_load", seed=1), forecaster)
+    return Service(
+        Config(policy="least_load", guard=GuardSettings(mode="off")),
+        make_policy("least_load", seed=1),
+        forecaster,
+    )
 
 
 def metric(text: str, name: str) -> float:

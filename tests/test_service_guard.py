@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from btb.config import Config, Limits
+from btb.config import Config, GuardSettings, Limits
 from btb.service.guard import Guard
 from btb.service.local import talk
 from btb.service.metrics import Metrics
@@ -23,7 +23,7 @@ TOKEN = "a-secret-of-some-length"  # noqa: S105
 
 
 def make_service(**limits: Any) -> Service:
-    config = Config(policy="least_load", limits=Limits(**limits))
+    config = Config(policy="least_load", limits=Limits(**limits), guard=GuardSettings(mode="off"))
     return Service(config, make_policy("least_load", seed=1), Forecaster({}))
 
 

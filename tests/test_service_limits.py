@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from btb.config import Config, Limits
+from btb.config import Config, GuardSettings, Limits
 from btb.service.local import talk
 from btb.service.service import Service
 from forecasting.forecaster import Forecaster
@@ -16,7 +16,7 @@ TOKEN = "a-secret-of-some-length"  # noqa: S105
 
 
 def make_service(**limits: Any) -> Service:
-    config = Config(policy="least_load", limits=Limits(**limits))
+    config = Config(policy="least_load", limits=Limits(**limits), guard=GuardSettings(mode="off"))
     return Service(config, make_policy("least_load", seed=1), Forecaster({}))
 
 

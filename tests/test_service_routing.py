@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from btb.config import Config
+from btb.config import Config, GuardSettings
+from btb.errors import ConfigError
+from btb.service.decider import Decider
 from btb.service.local import talk
 from btb.service.service import Service
 from forecasting.arrival import Arrival
@@ -63,7 +65,9 @@ class Failing:
 
 def make_service(policy: Policy | None = None) -> Service:
     return Service(
-        Config(), policy or make_policy("least_load", seed=1), Forecaster({}, boundary_tokens=1024)
+        Config(guard=GuardSettings(mode="off")),
+        policy or make_policy("least_load", seed=1),
+        Forecaster({}, boundary_tokens=1024),
     )
 
 
@@ -217,20 +221,82 @@ def test_100_cold_prompts_that_end_at_once_do_not_all_meet_on_one_replica(policy
 
 
 @pytest.mark.parametrize("answer", [None, Decision(()), Decision(("z",))])
-def test_a_policy_that_fails_is_replaced_by_fewest_requests(answer: Decision | None) -> None:
+def test_a_policy_that_fails_is_replaced_by_cache_aware(answer: Decision | None) -> None:
+    kind = "exception" if answer is None else "invalid"
+
     async def steps(client: httpx.AsyncClient) -> None:
         for number in range(6):
             found = await route(client, request_id=f"r{number}")
-            assert found["reason"] == "fewest requests: the policy failed"
-            # Each request ends before the next one, so loads are equal: fewest routed decides.
+            assert found["reason"] == f"cache_aware: policy failed ({kind})"
             ended = {"request_id": f"r{number}", "ttft_s": 0.1}
             assert (await client.post("/v1/outcomes", json=ended)).status_code == 200
         assert (await route(client, dry_run=True))["reason"] == found["reason"]
         listed = (await client.get("/v1/replicas")).json()["replicas"]
-        assert [one["routed"] for one in listed] == [2, 2, 2]
-        assert metric((await client.get("/metrics")).text, "btb_policy_failures_total") >= 6.0
+        # All share a prompt, so all go where the first one went.
+        assert sorted(one["routed"] for one in listed) == [0, 0, 6]
+        counted = metric(
+            (await client.get("/metrics")).text, f'btb_policy_failures_total{{kind="{kind}"}}'
+        )
+        told = (await client.get("/v1/guard")).json()
+        assert counted == told["failures"][kind] == 7.0
+        assert ("a bug in somebody" in told["last_error"]) == (answer is None)
 
     talk(make_service(Failing(answer)), steps, replicas="abc")
+
+
+def test_a_decision_that_takes_too_long_is_replaced_and_the_policy_has_a_pause() -> None:
+    config = Config(guard=GuardSettings(mode="off"))
+    service = Service(config, Failing(Decision(("a", "b"), reason="mine")), Forecaster({}))
+    service.parts.cluster.add("a")
+    service.parts.cluster.add("b")
+    took_s = iter([0.0, 0.1, 1.0, 1.3, 2.0, 2.1, 3.0, 3.1])
+    decider = Decider(service.parts, clock_s=lambda: next(took_s))
+
+    def reason(at_s: float) -> str:
+        arrival = Arrival(at_s, (11, 12), 512, 1024, request_id=f"at {at_s}")
+        return decider.decide(arrival, service.parts.cluster.view(at_s, 512)).reason
+
+    assert reason(1.0) == "mine"
+    assert reason(2.0) == "cache_aware: policy failed (slow)"  # 0.3 s of at most 0.25 s
+    assert reason(11.9) == "cache_aware: stopped"
+    assert reason(12.0) == "mine"
+
+
+def test_a_forecast_that_fails_leaves_the_decision_to_cache_aware() -> None:
+    class Blind(Forecaster):
+        def forecast_path(self, arrival: Arrival) -> list[Forecast]:
+            raise ZeroDivisionError("a bug in somebody's model")
+
+    async def steps(client: httpx.AsyncClient) -> None:
+        for dry_run in (False, True):
+            found = await route(client, dry_run=dry_run, request_id="r", forecast=False)
+            assert found["reason"] == "cache_aware: policy failed (forecast)"
+        assert (await client.get("/v1/guard")).json()["failures"] == {"forecast": 2}
+
+    policy = Failing(Decision(("a",)))
+    talk(
+        Service(Config(guard=GuardSettings(mode="off")), policy, Blind({}, boundary_tokens=1024)),
+        steps,
+        replicas="ab",
+    )
+
+
+def test_observing_moves_nothing_and_says_what_it_would_have_moved() -> None:
+    async def steps(client: httpx.AsyncClient) -> None:
+        found = await route(client, request_id="r1")
+        assert found["copies"] == []
+        assert found["reason"] == "cache_aware: only observed"
+        told = (await client.get("/v1/guard")).json()
+        assert (told["mode"], told["copies"], told["copied_bytes"]) == ("observe", 1, 64)
+
+    config = Config(guard=GuardSettings(mode="observe"))
+    talk(Service(config, Copying(), Forecaster({}, boundary_tokens=1024)), steps, replicas="ab")
+
+
+def test_a_guard_that_there_is_not_is_refused() -> None:
+    config = Config(guard=GuardSettings(mode="on"))
+    with pytest.raises(ConfigError, match="guard: mode must be one of off, observe, enforce"):
+        Service(config, Copying(), Forecaster({}))
 
 
 def test_a_policy_that_names_a_replica_that_is_gone_gets_its_next_one() -> None:

@@ -7,7 +7,7 @@ import httpx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from btb.config import Config
+from btb.config import Config, GuardSettings
 from btb.service.local import talk
 from btb.service.service import Service
 from btb.service.tenants import Tenants
@@ -22,7 +22,9 @@ PROMPT = {"chain": [11, 12, 13, 14], "block_tokens": 512, "input_tokens": 2048}
 
 def make_service(policy: Policy | None = None) -> Service:
     return Service(
-        Config(), policy or make_policy("least_load", seed=1), Forecaster({}, boundary_tokens=1024)
+        Config(guard=GuardSettings(mode="off")),
+        policy or make_policy("least_load", seed=1),
+        Forecaster({}, boundary_tokens=1024),
     )
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.quality.held_out import labelled
+from benchmarks.quality.row import Row, at_least
+from benchmarks.quality.traces import generated, joined, opened
 from btb.evaluation import BurstKind, Evaluation, evaluate
 from btb.traces.workloads.base import Window
 from forecasting.forecaster import BOUNDARY_TOKENS
 from models import make_models
 from models.base import Learner
 from models.combiner import Combined
-from quality.held_out import labelled
-from quality.row import Row, at_least
-from quality.traces import generated, joined, opened
 
 DECOYS, REPEATS = 480, (1, 2, 3, 4, 5)
 TRAINING_SEEDS = (101, 102, 103, 104)

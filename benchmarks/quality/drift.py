@@ -5,15 +5,15 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.quality.held_out import Labelled, labelled
+from benchmarks.quality.row import Row, at_least, at_most
+from benchmarks.quality.traces import generated, joined, opened
 from btb.traces.workloads.base import Window
 from forecasting import scores
 from models.base import Learner
 from models.boosted import Boosted
 from models.combiner import Combined
 from models.ewma import Ewma
-from quality.held_out import Labelled, labelled
-from quality.row import Row, at_least, at_most
-from quality.traces import generated, joined, opened
 
 HORIZON_S = 15.0
 HALF_S = 3600.0

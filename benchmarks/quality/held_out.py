@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.quality.row import Row, at_least, at_most
 from btb.evaluation import BurstKind, evaluate
 from btb.traces import ReaderOptions, Trace, open_windows
 from forecasting import scores
@@ -18,7 +19,6 @@ from models.base import HALF_LIVES_S, HORIZONS_S, Features, Learner, decayed_cou
 from models.boosted import Boosted
 from models.combiner import Combined
 from models.counts import Counts
-from quality.row import Row, at_least, at_most
 
 KVCT = "kvct_v8_local_sessions.compact.jsonl.zst"
 QUIET = (

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from benchmarks.quality.row import Row, at_least
+from benchmarks.quality.traces import generated
 from btb.traces.workloads.base import Window
 from forecasting.forecaster import Forecaster
 from models import make_models
-from quality.row import Row, at_least
-from quality.traces import generated
 
 CHILDREN = 4
 """A fan-out is forecast where so many requests more are likelier than not within a minute."""

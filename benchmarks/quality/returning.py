@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from recurring_alarms import THRESHOLDS, Tally, run
-
-from quality.row import Row, at_least, at_most
+from benchmarks.quality.row import Row, at_least, at_most
+from benchmarks.recurring_alarms import THRESHOLDS, Tally, run
 
 HOURS_S = 4.0 * 3600.0
 THRESHOLD = 0.1

@@ -5,12 +5,11 @@ import time
 import tracemalloc
 from statistics import median, quantiles
 
-from forecasting_speed import prompts
-
+from benchmarks.forecasting_speed import prompts
+from benchmarks.quality.row import Row, at_least, at_most
 from forecasting.arrival import Arrival
 from forecasting.forecaster import Forecaster
 from models import DEFAULT, make_models
-from quality.row import Row, at_least, at_most
 
 WARM_UP, EACH, RUNS = 20_000, 4_000, 5
 DISTINCT = 2_000_000

@@ -26,7 +26,8 @@ from btb.commands.compare_tables import print_comparison
 from btb.commands.options import BlockTokens, Format, JsonTo, MaxBadShare, StartSpread, Traces
 from btb.commands.output import write_json
 from btb.errors import ConfigError, UserError
-from btb.simulation.bounds import Bound, against_bound, lower_bound
+from btb.simulation import clairvoyant
+from btb.simulation.bounds import Bound, bound_sentence, lower_bound, regrets
 from btb.simulation.cells import Cell, Outcome
 from btb.simulation.compare import (
     assumptions_of,
@@ -37,7 +38,15 @@ from btb.simulation.compare import (
 )
 from btb.simulation.json_report import to_json
 from btb.simulation.machine import describe_machine
-from btb.simulation.plan import ARTICLE_SEED, Plan, Windows, plan_cells, starting_models
+from btb.simulation.parameters import CausalParameters
+from btb.simulation.plan import (
+    ARTICLE_SEED,
+    Plan,
+    Windows,
+    clairvoyant_tries,
+    plan_cells,
+    starting_models,
+)
 from btb.simulation.setups import ARTICLE_SETUPS, SETUPS
 from btb.simulation.summary import Comparison, differences, figures
 from btb.traces import ReaderOptions
@@ -83,8 +92,21 @@ def compare(
         int, typer.Option(min=1, metavar="N", help="Processes; one a core without it.")
     ] = os.cpu_count() or 1,
     bounds: Annotated[
-        bool, typer.Option("--bounds", help="Say what no causal policy could get below.")
+        bool, typer.Option("--bounds", help="Add clairvoyant, and what none gets below.")
     ] = False,
+    noise: Annotated[
+        float, typer.Option(min=0.0, metavar="SIGMA", help="Prefill times vary, lognormally.")
+    ] = 0.0,
+    noise_seed: Annotated[int, typer.Option(metavar="N", help="What they are drawn from.")] = 0,
+    hbm_share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Of the HBM for KV, what is left.")
+    ] = 1.0,
+    link_share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Of the NICs' bandwidth, what is left.")
+    ] = 1.0,
+    output_tokens: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Length of all answers; 0: the trace's.")
+    ] = 0,
     mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow.")] = True,
     fmt: Format = None,
     max_bad_share: MaxBadShare = 0.01,
@@ -95,8 +117,10 @@ def compare(
 
     Each window is run whole, with a fresh cluster and forecaster. Intervals
     are 95 % ones from a bootstrap over blocks of a minute. --bounds says how
-    far each policy is from what no policy can do better than that does not
-    foresee a burst's first request.
+    far each policy is from clairvoyant, the best that a search finds with all
+    arrivals known, and from what no policy can do better than that does not
+    foresee a burst's first request. --noise and the three after it vary what
+    policies take for granted, on the causal engine.
 
     For example:
 
@@ -114,9 +138,17 @@ def compare(
     )
     windows = Windows(tuple(traces), fmt, options)
     setups = [name for one in setup for name in (ARTICLE_SETUPS if one == "all" else (one,))]
-    plan = Plan(tuple(dict.fromkeys(setups)), tuple(policy), engine, model, seed)
-    if bounds and engine != "causal":
-        raise ConfigError(f"--bounds holds for the causal engine, not for {engine}")
+    if bounds and (engine != "causal" or noise > 0.0):
+        raise ConfigError("--bounds holds for the causal engine without --noise only")
+    policies = (*policy, clairvoyant.NAME) if bounds and not _has_clairvoyant(policy) else policy
+    parameters = CausalParameters(
+        noise_sigma=noise,
+        noise_seed=noise_seed if noise else 0,
+        hbm_share=hbm_share,
+        link_share=link_share,
+        output_tokens=output_tokens,
+    )
+    plan = Plan(tuple(dict.fromkeys(setups)), tuple(policies), engine, model, seed, parameters)
     models = starting_models(plan)
     cells = plan_cells(plan, windows.open(), options, models)
     outcomes = _outcomes(cells, partial(simulate_cell, windows, models), jobs, report)
@@ -129,9 +161,11 @@ def compare(
     content = to_json(comparison, rows, found, assumptions=assumptions, machine=machine)
     least = _least(comparison.setups, windows) if bounds else {}
     content["bounds"] = [{"setup": name, **asdict(one)} for name, one in least.items()]
-    sentences = [against_bound(name, one, rows) for name, one in least.items()]
+    regret = regrets(least, rows) if bounds else []
+    content["regret"] = [asdict(one) for one in regret]
+    sentences = [bound_sentence(name, one) for name, one in least.items()]
     if not write_json(json_to, content):
-        print_comparison(comparison, rows, found, Console())
+        print_comparison(comparison, rows, found, regret, Console())
         for sentence in sentences:
             Console().print(sentence, highlight=False, markup=False, soft_wrap=True)
     if report is None and not mlflow:
@@ -149,6 +183,7 @@ def compare(
         assumptions=assumptions,
         origin=origin,
         notes=[*sentences, *notes],
+        regret=regret,
     )
     if report is not None:
         (report / "index.html").write_text(page, encoding="utf-8")
@@ -156,6 +191,10 @@ def compare(
     if mlflow:
         with CONSOLE.status("logging to MLflow"):
             log_comparison(comparison, content, drawn, page)
+
+
+def _has_clairvoyant(policies: Sequence[str]) -> bool:
+    return any(clairvoyant_tries(spec) is not None for spec in policies)
 
 
 def _least(setups: Sequence[str], windows: Windows) -> dict[str, Bound]:
@@ -227,6 +266,8 @@ def _origin(comparison: Comparison, machine: str) -> dict[str, str]:
         "engine": comparison.engine,
         "forecasts start from": comparison.model,
         "seed": str(comparison.seed),
+        "varied": ", ".join(f"{name} {value:g}" for name, value in comparison.varied.items())
+        or "nothing",
         "machine": machine,
         "btb": version("bite-the-bullet"),
     }

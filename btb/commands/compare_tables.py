@@ -7,13 +7,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from btb.simulation.bounds import Regret
 from btb.simulation.summary import Comparison, Difference, Figures
-from btb.simulation.tables import COLUMNS, best_rows
+from btb.simulation.tables import COLUMNS, REGRET_TITLES, best_rows, regret_cells
 from btb.simulation.wording import sentence
 
 
 def print_comparison(
-    comparison: Comparison, rows: Sequence[Figures], found: Sequence[Difference], out: Console
+    comparison: Comparison,
+    rows: Sequence[Figures],
+    found: Sequence[Difference],
+    regret: Sequence[Regret],
+    out: Console,
 ) -> None:
     """Print a table a setup, best values in bold, and a sentence a policy."""
     for setup in comparison.setups:
@@ -23,7 +28,19 @@ def print_comparison(
         for place, row in enumerate(here):
             text = sentence(row, against.get(row.policy) if place else None)
             out.print(escape(text), highlight=False, soft_wrap=True)
+        if regret:
+            out.print(_regret_table([one for one in regret if one.setup == setup]))
         out.print()
+
+
+def _regret_table(found: Sequence[Regret]) -> Table:
+    table = Table(title="regret", box=SIMPLE_HEAD, title_justify="left", padding=(0, 0, 0, 1))
+    table.add_column("policy", overflow="fold")
+    for title in REGRET_TITLES:
+        table.add_column(title.replace("/ ", "/\n"), justify="right", no_wrap=True)
+    for one in found:
+        table.add_row(escape(one.policy), *regret_cells(one))
+    return table
 
 
 def _table(setup: str, rows: Sequence[Figures]) -> Table:

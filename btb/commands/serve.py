@@ -16,6 +16,9 @@ def serve(
         str | None, typer.Option(help="Built-in name, checkpoint, or models:/NAME@alias.")
     ] = None,
     policy: Annotated[str | None, typer.Option(help="What decides: see GET /v1/policies.")] = None,
+    guard: Annotated[
+        str | None, typer.Option(metavar="MODE", help="Watch the policy: off, observe or enforce.")
+    ] = None,
     setup: Annotated[str | None, typer.Option(help="Model and GPUs of a replica.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 takes any that is free.")] = None,
@@ -28,6 +31,10 @@ def serve(
     What is given here goes before what is in the file; without either: the
     river model, the btb policy, 70b_h100x4, 127.0.0.1:8017 and no log. Other
     addresses than loopback need a token. /docs of the service shows the API.
+
+    --guard enforce, the default, holds a twentieth of the prefixes out from
+    the policy, and stops it where TTFT is not better for it; observe asks it
+    and moves nothing. A decision that fails is replaced in any mode.
 
     For example:
 
@@ -49,6 +56,7 @@ def serve(
         "setup": setup,
         "host": host,
         "port": port,
+        "guard": guard,
         "log_dir": None if log_dir is None else str(log_dir),
         "token_file": None if token_file is None else str(token_file),
     }
@@ -62,7 +70,8 @@ def serve(
         console.print(f"btb serves on {address(bound)} (API: {address(bound)}/docs)")
         kept = f"logged in {settings.log.dir}" if settings.log.dir else "not logged"
         console.print(
-            f"model {settings.model}, policy {settings.policy}, setup {settings.setup}; "
+            f"model {settings.model}, policy {settings.policy} (guard: {settings.guard.mode}), "
+            f"setup {settings.setup}; "
             f"arrivals are {kept}"
         )
         listen(service, token, bound, settings.limits)
@@ -73,4 +82,6 @@ def over(config: Config, given: Mapping[str, object]) -> Config:
     asked = {name: value for name, value in given.items() if value is not None}
     server = {name: asked.pop(name) for name in ("host", "port", "token_file") if name in asked}
     log = {"dir": asked.pop("log_dir")} if "log_dir" in asked else {}
-    return fill(config, {**asked, "server": server, "log": log}, where="command line: ")
+    guard = {"mode": asked.pop("guard")} if "guard" in asked else {}
+    sections = {"server": server, "log": log, "guard": guard}
+    return fill(config, {**asked, **sections}, where="command line: ")

@@ -176,6 +176,24 @@ class ModelsAnswer(BaseModel):
     refused: dict[str, str] = {}
 
 
+class GuardAnswer(BaseModel):
+    """What the guard has seen of the policy; `policies.guarded` explains each field."""
+
+    mode: str
+    stopped: bool
+    stopped_until_s: float
+    stops: int
+    why: str
+    failures: dict[str, int]
+    last_error: str
+    held_out: int
+    treated: int
+    observed: int
+    elsewhere: int
+    copies: int
+    copied_bytes: int
+
+
 class HealthAnswer(BaseModel):
     """That the service runs."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 MAX_REASONS = 32
@@ -34,9 +34,6 @@ class Metrics:
             "Observing, forecasting and deciding",
             buckets=DECISION_S,
             registry=registry,
-        )
-        self.policy_failures = Counter(
-            "btb_policy_failures", "Decisions that went to the fallback", registry=registry
         )
         self.forecasts = Counter("btb_forecasts", "Forecasts given out", registry=registry)
         self.fsync_s = Histogram(
@@ -95,6 +92,23 @@ class Metrics:
     def watch_tallies(self, read: Callable[[], Mapping[str, int]]) -> None:
         """Show the forecaster's tallies."""
         self.registry.register(_Tallies(read))
+
+    def watch_failures(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Show how often the policy failed, by kind."""
+        self.registry.register(_Failures(read))
+
+
+class _Failures(Collector):
+    def __init__(self, read: Callable[[], Mapping[str, int]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield one counter with a value for each kind."""
+        help_text = "Decisions that went to the fallback, by kind"
+        family = CounterMetricFamily("btb_policy_failures", help_text, labels=["kind"])
+        for kind, count in self._read().items():
+            family.add_metric([kind], count)
+        yield family
 
 
 class _Tallies(Collector):

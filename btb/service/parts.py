@@ -10,7 +10,7 @@ from btb.service.metrics import Metrics
 from btb.service.outstanding import Outstanding
 from btb.service.tenants import Tenants
 from forecasting.forecaster import Forecaster
-from policies.base import Policy
+from policies.guarded import Guarded
 
 
 class ArrivalLog(Protocol):
@@ -36,7 +36,7 @@ class ArrivalLog(Protocol):
 class Parts:
     """All of it is used from the event loop's thread only."""
 
-    policy: Policy
+    guard: Guarded
     forecaster: Forecaster
     cluster: LiveCluster
     outstanding: Outstanding

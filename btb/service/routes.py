@@ -1,5 +1,6 @@
 """The addresses of the service. Each handler takes its arguments apart, and no more."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -9,6 +10,7 @@ from btb.service.answers import (
     AcceptedAnswer,
     ForecastAnswer,
     ForecastsAnswer,
+    GuardAnswer,
     HealthAnswer,
     ModelsAnswer,
     OutcomeAnswer,
@@ -128,6 +130,14 @@ async def get_models(service: Here) -> ModelsAnswer:
 async def post_reload(service: Here) -> ModelsAnswer:
     """Look for new models now, where the present ones are from; 409 if one is refused."""
     return await service.models.reload()
+
+
+@api.get("/v1/guard", tags=["routing"])
+async def get_guard(service: Here) -> GuardAnswer:
+    """Show whether the policy decides, and what became of its decisions."""
+    state = service.parts.guard.state
+    stopped = service.parts.clock.now_s() < state.stopped_until_s
+    return GuardAnswer(stopped=stopped, **asdict(state))
 
 
 @api.get("/healthz", tags=["operation"])

@@ -3,8 +3,10 @@
 import asyncio
 import logging
 from contextlib import suppress
+from random import Random
 
 from btb.config import Config
+from btb.errors import ConfigError
 from btb.service.cluster import LiveCluster
 from btb.service.decider import Decider
 from btb.service.errors import Behind
@@ -23,6 +25,8 @@ from btb.service.tenants import Tenants
 from btb.simulation.setups import SETUPS
 from forecasting.forecaster import Forecaster
 from policies.base import Policy
+from policies.errors import PolicyError
+from policies.guarded import Guarded
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ class Service:
     Raises
     ------
     ConfigError
-        If the log's folder can't be used.
+        If the log's folder can't be used, or a setting of the guard is wrong.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Service:
         metrics = Metrics()
         self._open = open_log(config.log, metrics)
         self.parts = Parts(
-            policy=policy,
+            guard=_guard(config, policy),
             forecaster=forecaster,
             cluster=LiveCluster(SETUPS[config.setup], copies=config.copies),
             outstanding=Outstanding(
@@ -135,3 +139,23 @@ class Service:
         watch("btb_log_queue_bytes", "Waiting to be written", lambda: parts.log.queued_bytes)
         watch("btb_log_lost_rows", "Rows that could not be written", lambda: parts.log.lost_rows)
         parts.metrics.watch_tallies(parts.forecaster.tallies)
+        state = parts.guard.state
+        parts.metrics.watch_failures(lambda: state.failures)
+        watch("btb_guard_stops", "Times the guard stopped the policy", lambda: state.stops)
+        watch("btb_guard_held_out", "Requests held out from the policy", lambda: state.held_out)
+        watch("btb_guard_observed_bytes", "Not moved, in observe", lambda: state.copied_bytes)
+        watch(
+            "btb_guard_stopped",
+            "1 while the guard lets cache_aware decide",
+            lambda: parts.clock.now_s() < state.stopped_until_s,
+        )
+
+
+def _guard(config: Config, policy: Policy) -> Guarded:
+    given = config.guard
+    try:
+        return Guarded(
+            Random(config.seed), lambda _: policy, mode=given.mode, holdout=given.holdout
+        )
+    except PolicyError as error:
+        raise ConfigError(f"guard: {error}") from error

@@ -9,7 +9,7 @@ import numpy as np
 
 from btb.controller import Controller
 from btb.simulation.cluster import CausalCluster
-from btb.simulation.parameters import CausalParameters
+from btb.simulation.parameters import USUAL, CausalParameters
 from btb.simulation.replica import SPECULATIVE, Job
 from btb.simulation.result import Result, Transfer
 from btb.simulation.setups import Setup
@@ -33,11 +33,10 @@ ASSUMPTIONS = (
     "1 ms beside its bytes.",
     "KV is kept in 16 bits where weights are int4 (8 bits on dense1t).",
     "Generated tokens are not reused by later requests.",
-    "Writing evicted KV to RAM costs no time; service times have no noise; the router adds none.",
+    "Writing evicted KV to RAM costs no time; service times have no noise unless asked for; the "
+    "router adds none.",
 )
 """Printed beside every result of this engine."""
-
-DEFAULTS = CausalParameters()
 
 TICK_S = 5.0
 """Seconds between two looks ahead of a policy that anticipates."""
@@ -214,7 +213,7 @@ def simulate_causal(
     setup: Setup,
     controller: Controller,
     arrivals: Sequence[Arrival],
-    parameters: CausalParameters = DEFAULTS,
+    parameters: CausalParameters = USUAL,
 ) -> Result:
     """Run a fresh `controller` on the causal engine. Nothing in it is random.
 
@@ -224,9 +223,14 @@ def simulate_causal(
         If a request needs more KV than a replica has room for.
     """
     arrivals = [
-        arrival if arrival.request_id else replace(arrival, request_id=str(index))
+        replace(
+            arrival,
+            request_id=arrival.request_id or str(index),
+            output_tokens=parameters.output_tokens or arrival.output_tokens,
+        )
         for index, arrival in enumerate(arrivals)
     ]
+    setup = parameters.varied(setup)
     recorder = _Recorder(arrivals, controller)
     cluster = CausalCluster(setup, arrivals, parameters, recorder)
     reasons = _Loop(cluster, controller).run(arrivals)

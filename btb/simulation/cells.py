@@ -20,6 +20,7 @@ import btb
 import forecasting
 import models
 import policies
+from btb.simulation.parameters import USUAL, CausalParameters
 from btb.simulation.result import Result, Transfer
 
 SUFFIX = ".npz"
@@ -32,7 +33,7 @@ class Cell:
     `digest` is that of the window's file and `reading` how it was read, `window` its name and
     `index` its place among the windows; `policy` is name and settings as they were typed, `code` a
     digest of the policy's own source; `model` is the digest of the models that forecasts start
-    from, empty for a policy that looks at none.
+    from, empty for a policy that looks at none; `parameters` are the causal engine's.
     """
 
     digest: str
@@ -45,6 +46,7 @@ class Cell:
     engine: str
     model: str
     seed: int
+    parameters: CausalParameters = USUAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class CausalCluster:
         self._observer = observer
         self._attention = parameters.attention
         self._by_priority = parameters.by_priority
+        self._slowness = parameters.slowness(len(arrivals))
         self.block_bytes = int(setup.kv_token_bytes * self.block_tokens)
         self.replicas = tuple(f"r{index}" for index in range(setup.replicas))
         self.now_s = 0.0
@@ -202,6 +203,7 @@ class CausalCluster:
             output_tokens=arrival.output_tokens,
             estimate_s=estimate_s,
             priority=priority,
+            slowness=self._slowness[index],
         )
         return node.join(job, self.now_s)
 

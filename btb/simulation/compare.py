@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 from btb.controller import Controller
+from btb.simulation.causal import simulate_causal
 from btb.simulation.cells import (
     SUFFIX,
     Cell,
@@ -16,8 +18,10 @@ from btb.simulation.cells import (
     load_outcome,
     save_outcome,
 )
+from btb.simulation.clairvoyant import simulate_clairvoyant
 from btb.simulation.engines import ENGINES
-from btb.simulation.plan import Plan, Windows, policy_from, split_spec
+from btb.simulation.parameters import USUAL
+from btb.simulation.plan import Plan, Windows, clairvoyant_tries, policy_from, split_spec
 from btb.simulation.pool import work_off
 from btb.simulation.setups import SETUPS
 from btb.simulation.summary import Comparison
@@ -34,11 +38,18 @@ def simulate_cell(windows: Windows, models: str, cell: Cell) -> Outcome:
     and all that it calls.
     """
     arrivals, notes = _read_window(windows, cell.index)
-    engine = ENGINES[cell.engine]
+    setup, engine, tries = SETUPS[cell.setup], ENGINES[cell.engine], clairvoyant_tries(cell.policy)
+    started_s = time.process_time()
+    if tries is not None:
+        result = simulate_clairvoyant(setup, arrivals, cell.parameters, tries=tries, seed=cell.seed)
+        return Outcome(result, time.process_time() - started_s, notes)
     policy = policy_from(cell.policy, cell.seed, engine.policies)
     controller = Controller(policy, _forecaster(models, policy.horizons_s))
     started_s = time.process_time()
-    result = engine.simulate(SETUPS[cell.setup], controller, arrivals)
+    if cell.engine == "causal":
+        result = simulate_causal(setup, controller, arrivals, cell.parameters)
+    else:
+        result = engine.simulate(setup, controller, arrivals)
     return Outcome(result, time.process_time() - started_s, notes)
 
 
@@ -101,6 +112,7 @@ def collect(
         policies=plan.policies,
         model=plan.model,
         seed=plan.seed,
+        varied=_varied(plan),
         runs={
             (setup, policy): tuple(
                 outcomes[cell] for cell in ordered if (cell.setup, cell.policy) == (setup, policy)
@@ -109,6 +121,11 @@ def collect(
             for policy in plan.policies
         },
     )
+
+
+def _varied(plan: Plan) -> dict[str, float]:
+    usual, given = asdict(USUAL), asdict(plan.parameters)
+    return {name: value for name, value in given.items() if value != usual[name]}
 
 
 def _forecaster(models: str, horizons_s: Sequence[float]) -> Forecaster:

@@ -145,7 +145,7 @@ class Deliveries:
             return
         source, target = self._nodes[moving.source], self._nodes[moving.target]
         there = target.cache.matched(moving.path)
-        if there < moving.blocks:
+        if moving.upto <= there < moving.blocks:
             upto = min(source.cache.matched(moving.path), moving.blocks)
             if upto > max(there, target.computing(moving.path)):
                 self._begin(moving, upto, now_s)
@@ -179,6 +179,8 @@ class Deliveries:
             self._unblocked.append(moving.source)  # what it pinned there may have been in the way
             changed += self.follow_up(moving.target, now_s)
             if moving.ended_s == inf:
+                ends_s = self._transfers.ends_s(moving, now_s)
+                self._caches[moving.target].keep(moving.path, ends_s, now_s)
                 changed += self.follow_up(moving.source, now_s)
         return changed
 

@@ -28,6 +28,7 @@ def to_json(
         "windows": list(comparison.windows),
         "model": comparison.model,
         "seed": comparison.seed,
+        "varied": dict(comparison.varied),
         "machine": machine,
         "assumptions": list(assumptions),
         "results": [asdict(row) for row in rows],

@@ -8,8 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from btb.errors import ConfigError
+from btb.simulation import clairvoyant
 from btb.simulation.cells import Cell
 from btb.simulation.engines import ENGINES
+from btb.simulation.parameters import USUAL, CausalParameters
 from btb.simulation.setups import SETUPS
 from btb.traces import ReaderOptions, Trace, open_windows
 from btb.tracking import load_checkpoint
@@ -18,6 +20,7 @@ from models import DEFAULT, MODELS, make_models
 from models.checkpoint import Checkpoint, to_json
 from policies.base import Policy
 from policies.errors import PolicyError
+from policies.guarded import Guarded
 from policies.registry import make_policy
 
 NO_STAND_INS: Mapping[str, str] = {}
@@ -43,8 +46,9 @@ class Windows:
 class Plan:
     """What is compared: names of setups and an engine, policies as `policy_from` takes them.
 
-    The first policy is the baseline. `model` is what each window's forecaster starts from:
-    one of `models.MODELS`, or what `load_checkpoint` takes.
+    The first policy is the baseline; `clairvoyant` may be among them. `model` is what each window's
+    forecaster starts from: one of `models.MODELS`, or what `load_checkpoint` takes. `parameters`
+    are those of the causal engine, and the defaults for another one.
     """
 
     setups: tuple[str, ...]
@@ -52,6 +56,7 @@ class Plan:
     engine: str = "causal"
     model: str = DEFAULT
     seed: int = ARTICLE_SEED
+    parameters: CausalParameters = USUAL
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
@@ -101,6 +106,23 @@ def policy_from(spec: str, seed: int, stand_ins: Mapping[str, str] = NO_STAND_IN
         raise ConfigError(f"--policy {spec}: {error}") from error
 
 
+def clairvoyant_tries(spec: str) -> int | None:
+    """Return how many tries `clairvoyant` or `clairvoyant:tries=N` asks for, None for a policy.
+
+    Raises
+    ------
+    ConfigError
+        If it has another setting, or N is no whole number.
+    """
+    name, settings = split_spec(spec)
+    if name != clairvoyant.NAME:
+        return None
+    tries = settings.pop("tries", str(clairvoyant.TRIES))
+    if settings or not tries.isdecimal():
+        raise ConfigError(f"--policy {spec}: expected clairvoyant, or clairvoyant:tries=N")
+    return int(tries)
+
+
 def starting_models(plan: Plan) -> str:
     """Return the checkpoint that each window's forecaster starts from, as JSON.
 
@@ -134,6 +156,12 @@ def plan_cells(
         If a setup, the engine or a policy isn't known.
     """
     _known("--engine", plan.engine, ENGINES)
+    knowing = any(clairvoyant_tries(spec) is not None for spec in plan.policies)
+    if plan.engine != "causal" and (knowing or plan.parameters != USUAL):
+        raise ConfigError(
+            "clairvoyant, --noise, --hbm-share, --link-share and --output-tokens are the causal "
+            f"engine's; {plan.engine} has none of them"
+        )
     for setup in plan.setups:
         _known("--setup", setup, SETUPS)
     policies = _policies(plan)
@@ -146,20 +174,25 @@ def plan_cells(
             index=index,
             setup=setup,
             policy=spec,
-            code=_source_digest(policy),
+            code=_source_digest(policies[spec]) if spec in policies else "",
             engine=plan.engine,
-            model=model if policy.horizons_s else "",
+            model=model if spec in policies and policies[spec].horizons_s else "",
             seed=plan.seed,
+            parameters=plan.parameters,
         )
         for index, window in enumerate(windows)
         for setup in plan.setups
-        for spec, policy in policies.items()
+        for spec in dict.fromkeys(plan.policies)
     ]
 
 
 def _policies(plan: Plan) -> dict[str, Policy]:
     stand_ins = ENGINES[plan.engine].policies
-    return {spec: policy_from(spec, plan.seed, stand_ins) for spec in plan.policies}
+    return {
+        spec: policy_from(spec, plan.seed, stand_ins)
+        for spec in plan.policies
+        if clairvoyant_tries(spec) is None
+    }
 
 
 def _known(option: str, name: str, names: Iterable[str]) -> None:
@@ -173,5 +206,6 @@ def _known(option: str, name: str, names: Iterable[str]) -> None:
 
 
 def _source_digest(policy: Policy) -> str:
-    source = inspect.getsourcefile(type(policy))
+    inside = policy.inside if isinstance(policy, Guarded) else policy
+    source = inspect.getsourcefile(type(inside))
     return sha256(Path(source).read_bytes()).hexdigest() if source else ""

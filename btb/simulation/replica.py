@@ -20,7 +20,10 @@ SPECULATIVE = -1
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request on its replica. `done_tokens` of its prompt are in HBM; `estimate_s` is queued."""
+    """A request on its replica. `done_tokens` of its prompt are in HBM; `estimate_s` is queued.
+
+    Its prefill takes `slowness` times as long as is estimated.
+    """
 
     index: int
     path: Path
@@ -33,6 +36,7 @@ class Job:
     done_tokens: int = 0
     loaded_by: int = -1
     begun: bool = False
+    slowness: float = 1.0
 
     @property
     def speculative(self) -> bool:
@@ -202,7 +206,7 @@ class Replica:
         if job is not None:
             self._take_in(job)
             tokens = min(self._chunk_tokens, job.input_tokens - job.done_tokens)
-            took_s = self._prefill_s(tokens, job.done_tokens)
+            took_s = self._prefill_s(tokens, job.done_tokens) * job.slowness
             took_s += self._kv_token_s * self._context_tokens
             steps = 1 if self._running else 0
             self.step = Step(now_s, now_s + took_s, tokens, steps)
@@ -246,6 +250,7 @@ class Replica:
     def _put_back(self, job: Job, overtaken_by: Job) -> None:
         """Queue `job` again; what it shares with the one that overtakes it is computed by that."""
         self.cache.release(job.path, job.extra_blocks)
+        job.loaded_by = -1  # what is evicted meanwhile may be loaded again
         shared = self._shared_blocks(job.path, overtaken_by.path)
         done_tokens = max(job.done_tokens, shared * self._block_tokens)
         done_tokens = min(done_tokens, job.input_tokens - 1)

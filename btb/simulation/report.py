@@ -5,9 +5,15 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
+from btb.simulation.bounds import Regret
 from btb.simulation.pictures import Picture, inline_svg
 from btb.simulation.summary import Comparison, Difference, Figures
-from btb.simulation.tables import differences_table, reasons_table, results_table
+from btb.simulation.tables import (
+    differences_table,
+    reasons_table,
+    regret_table,
+    results_table,
+)
 from btb.simulation.wording import headlines, sentence
 
 
@@ -20,6 +26,7 @@ def build_report(
     assumptions: Sequence[str],
     origin: Mapping[str, str],
     notes: Sequence[str],
+    regret: Sequence[Regret] = (),
 ) -> str:
     """Return the whole page.
 
@@ -30,6 +37,8 @@ def build_report(
     assumptions, origin, notes
         What the engine takes for granted, what the run depends on by name, and what was met while
         the windows were read.
+    regret
+        How far each policy is from the bounds, where these were asked for.
     """
     template = Template((files("btb.simulation") / "report.html").read_text(encoding="utf-8"))
     others = ", ".join(comparison.policies[1:])
@@ -45,6 +54,7 @@ def build_report(
                 [row for row in rows if row.setup == setup],
                 [one for one in found if one.setup == setup],
                 drawn[setup],
+                regret,
             )
             for setup in comparison.setups
         ),
@@ -76,7 +86,11 @@ def _nav(setups: Sequence[str]) -> str:
 
 
 def _setup_section(
-    setup: str, rows: Sequence[Figures], found: Sequence[Difference], drawn: Sequence[Picture]
+    setup: str,
+    rows: Sequence[Figures],
+    found: Sequence[Difference],
+    drawn: Sequence[Picture],
+    regret: Sequence[Regret],
 ) -> str:
     against = {one.policy: one for one in found}
     said = "".join(
@@ -90,7 +104,8 @@ def _setup_section(
     )
     return (
         f'<section id="setup-{escape(setup)}">\n<h2>{escape(setup)}</h2>\n<ul>{said}</ul>\n'
-        f"{results_table(setup, rows)}\n{differences_table(setup, found)}\n{shown}\n"
+        f"{results_table(setup, rows)}\n{differences_table(setup, found)}\n"
+        f"{regret_table(setup, regret)}\n{shown}\n"
         f"{reasons_table(rows)}\n</section>"
     )
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,7 +19,8 @@ class Comparison:
     """Policies side by side: `runs[setup, policy]` has one outcome a window.
 
     The first policy is the baseline of the others. `trace` is what was typed, `windows` the names
-    of what was found there, `digest` stands for the content of all of them.
+    of what was found there, `digest` stands for the content of all of them. `varied` are the causal
+    engine's parameters that are not the usual ones.
     """
 
     engine: str
@@ -31,6 +32,7 @@ class Comparison:
     model: str
     seed: int
     runs: Mapping[tuple[str, str], tuple[Outcome, ...]]
+    varied: Mapping[str, float] = field(default_factory=dict)
 
     def pooled_ttft_s(self, setup: str, policy: str) -> Floats:
         """TTFT of all requests of all windows, in order."""

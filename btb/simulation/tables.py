@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from math import isnan
 
+from btb.simulation.bounds import Regret
 from btb.simulation.summary import Difference, Figures
 from btb.simulation.wording import format_bytes, format_signed, format_time
 
@@ -78,6 +79,34 @@ def differences_table(setup: str, found: Sequence[Difference]) -> str:
     )
     heads = ["policy", "mean TTFT", "mean TTFT, time", "p95"]
     return _table(f"{setup} differences", caption, heads, body)
+
+
+def regret_table(setup: str, found: Sequence[Regret]) -> str:
+    """Return a table with a row a policy, how far it is from the bounds; empty text without any."""
+    rows = [one for one in found if one.setup == setup]
+    if not rows:
+        return ""
+    body = [(one.policy, [f"<td>{text}</td>" for text in regret_cells(one)]) for one in rows]
+    return _table(f"{setup} regret", REGRET_CAPTION, ["policy", *REGRET_TITLES], body)
+
+
+REGRET_TITLES = ("mean / clairvoyant", "p95 / clairvoyant", "mean / bound", "p95 / bound")
+
+REGRET_CAPTION = (
+    "Regret: TTFT in times that of clairvoyant, the best found with all arrivals known, and of the "
+    "bound that no policy gets below without foresight of first requests"
+)
+
+
+def regret_cells(one: Regret) -> list[str]:
+    """Return a policy's regret as shown, in the order of `REGRET_TITLES`."""
+    shown = (
+        one.mean_over_clairvoyant,
+        one.p95_over_clairvoyant,
+        one.mean_over_bound,
+        one.p95_over_bound,
+    )
+    return [f"{times:.3f}" for times in shown]
 
 
 def _with_interval(

@@ -82,8 +82,9 @@ def sentence(row: Figures, difference: Difference | None) -> str:
 
 def headlines(rows: Sequence[Figures], found: Sequence[Difference]) -> list[str]:
     """Return the outcome: the best policy in a sentence, or how setups differ, one a policy."""
+    found = [one for one in found if one.policy.partition(":")[0] != "clairvoyant"]
     if not found:
-        return [sentence(row, None) for row in rows]
+        return [sentence(row, None) for row in rows if row.policy == rows[0].policy]
     if len({row.setup for row in rows}) == 1:
         best = min(found, key=lambda one: one.paired.mean_change)
         return [sentence(row, best) for row in rows if row.policy == best.policy][:1]
