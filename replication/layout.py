@@ -52,9 +52,13 @@ class Layout:
         """Bytes of one block over all ranks."""
         return sum(map(sum, self.layer_bytes))
 
+    def rank_bytes(self, rank: int) -> int:
+        """Return the bytes of one block on a rank."""
+        return sum(self.layer_bytes[rank])
+
     def region_bytes(self, rank: int) -> int:
         """Return the bytes of a rank's whole memory."""
-        return self.slots * sum(self.layer_bytes[rank])
+        return self.slots * self.rank_bytes(rank)
 
     def stretches(self, rank: int, slot: int) -> tuple[tuple[int, int], ...]:
         """Return where a block lies on a rank, as (offset, bytes) by layer."""

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from replication.attempt import Target
 from replication.errors import Busy, NoRoom, PeerGone
 from replication.executor import Executor
 from replication.layout import Layout
@@ -19,6 +18,7 @@ from replication.peer import Offer, PoolHolder
 from replication.plan import Move
 from replication.result import Result
 from replication.store import BlockPool, State
+from replication.target import Target
 from replication.transports.base import Piece, Region
 from replication.transports.memory import MemoryTransport, Wire, corrupted, cut_short, gone, intact
 

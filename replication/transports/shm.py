@@ -29,6 +29,8 @@ class ShmTransport:
     is looked at before and after each copy.
     """
 
+    digest_every = 16
+
     def __init__(self, epoch: int = 1) -> None:
         self._epoch = epoch
         self._own: dict[int, tuple[Region, memoryview]] = {}

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from errno import EACCES
 from typing import Self
@@ -19,6 +19,7 @@ from replication.transports.tcp_frames import (
     socket_errors,
 )
 from replication.transports.tcp_server import MOST_PIECES, TcpServer, pack_request
+from replication.transports.together import together
 
 
 class TcpTransport:
@@ -27,6 +28,8 @@ class TcpTransport:
     Both ends prove that they know the token. What they send then is not encrypted: use it on a
     network that may see the KV. Made by `start`.
     """
+
+    digest_every = 1
 
     def __init__(self, server: TcpServer, token: bytes, streams: int) -> None:
         self._server = server
@@ -87,7 +90,7 @@ class TcpTransport:
             return
         each_bytes = -(-total_bytes(pieces) // self._streams)
         async with within(deadline_s):
-            await _all(
+            await together(
                 self._read_one(region, share, target) for share in batches(pieces, each_bytes)
             )
 
@@ -160,16 +163,6 @@ async def _fetch(
     for piece in pieces:
         end = piece.target_offset + piece.size_bytes
         await receive_into(sock, target[piece.target_offset : end])
-
-
-async def _all(work: Iterable[Coroutine[None, None, None]]) -> None:
-    """Do all of it at once. After the first failure the rest has stopped when this raises it."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
 
 
 def _quiet(sock: socket.socket) -> bool:
