@@ -71,7 +71,6 @@ async def attempt(giver: Giver, copy: Parcels, pace: Pace) -> None:
         If it didn't work. What it has settled stays so; the rest can be taken by others.
     """
     async with within(pace.lease_s), _opened(giver, copy, pace.lease_s) as way:
-        copy.begin()
         trying = _Trying(giver, way, copy, pace)
         try:
             chunks = trying.chunks()
@@ -184,6 +183,7 @@ async def _opened(giver: Giver, copy: Parcels, lease_s: float) -> AsyncIterator[
     try:
         _check_offer(promise, len(move.chain), layout)
         _check_digests(promise, len(move.chain), layout)
+        copy.begin()  # before it waits for a forwarder: somebody may follow us already
         if giver.forwarder is None:
             yield _Way(promise, promise, None)
             return

@@ -158,9 +158,20 @@ def move(
     value_s: float = 1.0,
     deadline_s: float = inf,
     tenant: str = "t",
+    target: str = "b",
+    striped: bool = True,
 ) -> Move:
-    size_bytes = LAYOUT.block_bytes * len(chain)
-    return Move(tenant, tuple(chain), holders, "b", size_bytes, deadline_s, value_s, "because")
+    return Move(
+        tenant,
+        tuple(chain),
+        holders,
+        target,
+        LAYOUT.block_bytes * len(chain),
+        deadline_s,
+        value_s,
+        "because",
+        striped=striped,
+    )
 
 
 async def start(kind: str, stack: AsyncExitStack) -> Replica:
