@@ -11,10 +11,8 @@ from replication.peer import LONGEST_LEASE_S, Offer
 from replication.store import BlockPool
 from replication.transports.base import Region
 
-BEGIN_S = 1.0
-"""How long a forwarder may take until it has begun to receive a block itself."""
-NEWS_S = 1.0
-"""A question how far it has come is answered by then, news or not, so that silence means death."""
+PATIENCE_S = 1.0
+"""How long a forwarder may be silent: until it has begun to receive, and until it says how far."""
 
 
 class Forwarder(Protocol):
@@ -30,7 +28,7 @@ class Forwarder(Protocol):
         Raises
         ------
         LeaseLost
-            If it has neither, and hasn't begun within `BEGIN_S`.
+            If it has neither, and hasn't begun within its patience.
         PeerGone
             If it can't be reached.
         """
@@ -39,7 +37,7 @@ class Forwarder(Protocol):
     async def landed(self, lease: Lease, beyond_bytes: int) -> tuple[int, ...]:
         """Return how much of each block can be read, once that is more than `beyond_bytes` in all.
 
-        After `NEWS_S` it is returned in any case.
+        After its patience it is returned in any case, so that silence means death.
 
         Raises
         ------
@@ -70,19 +68,26 @@ class PoolForwarder:
         The pool's memories, by rank, as the transport registered them.
     clock
         Returns seconds; leases run on it.
+    patience_s
+        How long a call waits for something to happen.
     """
 
     def __init__(
-        self, pool: BlockPool, regions: Sequence[Region], clock: Callable[[], float]
+        self,
+        pool: BlockPool,
+        regions: Sequence[Region],
+        clock: Callable[[], float],
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._pool = pool
         self._regions = tuple(regions)
         self._clock = clock
+        self._patience_s = patience_s
 
     async def follow(self, tenant: str, chain: Sequence[int], length_s: float) -> Offer:
         """Wait for the blocks to be placed, and pin them."""
         loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + BEGIN_S
+        give_up_s = loop.time() + self._patience_s
         while True:
             now_s = self._clock()
             until_s = now_s + min(length_s, LONGEST_LEASE_S)
@@ -98,7 +103,7 @@ class PoolForwarder:
     async def landed(self, lease: Lease, beyond_bytes: int) -> tuple[int, ...]:
         """Wait for something to land."""
         loop = asyncio.get_running_loop()
-        answer_s = loop.time() + NEWS_S
+        answer_s = loop.time() + self._patience_s
         while True:
             self._pool.check(lease, self._clock())
             landed = self._pool.landed(lease)

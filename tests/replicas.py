@@ -56,9 +56,9 @@ class Replica:
         self.transport = transport
         self.memories = [allocate(LAYOUT.region_bytes(rank)) for rank in LAYOUT.ranks]
         self.pool = BlockPool(LAYOUT, self.memories, epoch=1)
-        regions = [transport.register(memory) for memory in self.memories]
-        self.holder = PoolHolder(self.pool, regions, clock)
-        self.forwarder = PoolForwarder(self.pool, regions, clock)
+        self.regions = [transport.register(memory) for memory in self.memories]
+        self.holder = PoolHolder(self.pool, self.regions, clock)
+        self.forwarder = PoolForwarder(self.pool, self.regions, clock)
 
     def compute(self, chain: Sequence[int], worth: float = 0.0, tenant: str = "t") -> None:
         """Fill blocks as an engine does: contents follow from tenant, block, rank and layer."""

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replicas import CHAIN, LAYOUT, Lab, Replica, move, recycle, soon
 
-from replication import forwarding
 from replication.errors import (
     Cancelled,
     Corrupted,
@@ -21,7 +20,9 @@ from replication.errors import (
     ReplicationError,
 )
 from replication.executor import Executor
+from replication.forwarding import PoolForwarder
 from replication.multicast import fewest_steps, spread
+from replication.peer import PoolHolder
 from replication.plan import Move
 from replication.result import Result
 from replication.store import State
@@ -66,12 +67,15 @@ class Fan(Lab):
         return Executor(
             {name: Target(one.pool, one.transport) for name, one in self.targets.items()},
             self.holders,
-            forwarders={name: one.forwarder for name, one in self.targets.items()},
+            forwarders={name: self.forwarder(one) for name, one in self.targets.items()},
             clock=lambda: self.now_s,
             chunk_bytes=CHUNK_BYTES,
             window=window,
             lease_s=lease_s,
         )
+
+    def forwarder(self, replica: Replica) -> PoolForwarder:
+        return PoolForwarder(replica.pool, replica.regions, lambda: self.now_s, patience_s=0.02)
 
     def plan(self, holders: tuple[str, ...] = ("a",)) -> tuple[Move, ...]:
         moves = [move(holders=holders, target=name) for name in NAMES]
@@ -268,8 +272,7 @@ def test_wrong_bytes_at_a_forwarder_are_seen_by_nobody_even_where_it_does_not_lo
     lab.check_all()
 
 
-def test_one_that_has_no_room_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "BEGIN_S", 0.02)
+def test_one_that_has_no_room_is_not_waited_for() -> None:
     lab = Fan()
     others = tuple(range(100, 100 + LAYOUT.slots))
     lab.targets["d"].compute(others, worth=1e9)
@@ -352,3 +355,14 @@ def test_who_follows_hears_of_a_block_that_was_given_up() -> None:
             await asked
 
     soon(scenario())
+
+
+def test_a_block_that_a_forwarder_gives_up_is_not_shown_where_nothing_is_digested() -> None:
+    lab = Fan()
+    lab.holders["a"] = PoolHolder(lab.a.pool, lab.a.regions, lambda: 0.0, digest_every=1000)
+    lab.targets["d"].compute(CHAIN)
+    lab.faults["de"] = nth(3, meanwhile(recycle(lab.targets["d"])))
+    results = lab.fan_out()
+    assert results[1].ok
+    assert results[1].retries == 1
+    assert lab.targets["e"].holds(CHAIN)

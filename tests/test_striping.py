@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from replicas import LAYOUT, Lab, Replica, contents, move, soon
+from replicas import CHAIN, LAYOUT, Lab, Replica, contents, move, soon
 
 from replication.errors import PeerGone
 from replication.lease import Lease
+from replication.parcels import Parcels
 from replication.peer import Offer, PoolHolder
 from replication.result import Result
 from replication.transports.base import Piece, Region
@@ -83,7 +84,7 @@ def test_a_copy_that_is_not_to_be_striped_is_read_from_one_holder(
 
 
 @pytest.mark.parametrize("dead", ["a", "c"])
-@pytest.mark.parametrize("piece", range(1, 10))
+@pytest.mark.parametrize("piece", range(1, 13))
 def test_when_one_dies_the_other_brings_the_rest_and_nothing_that_is_there(
     dead: str, piece: int
 ) -> None:
@@ -192,3 +193,18 @@ def test_a_striped_copy_can_be_called_off_at_any_step() -> None:
 
         soon(scenario())
         lab.check_nothing_is_left()
+
+
+def test_what_is_given_back_has_not_landed_and_can_be_taken_again() -> None:
+    lab = Lab()
+    copy = Parcels(move(), lab.b.pool, chunk_bytes=50, now_s=lambda: 0.0)
+    copy.begin()
+    follower = lab.b.pool.follow("t", CHAIN, until_s=1.0, now_s=0.0)
+    parcel = copy.take()
+    assert parcel is not None
+    copy.land(parcel, 50)
+    assert lab.b.pool.landed(follower) == (50, 0, 0)
+    copy.give_back(parcel)
+    assert lab.b.pool.landed(follower) == (0, 0, 0)
+    assert copy.take() == parcel
+    copy.end()
