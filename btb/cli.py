@@ -1,7 +1,7 @@
 """The `btb` command. Each subcommand lives in `btb/commands/`, imported only when it is used."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from btb.errors import UserError
 
 COMMANDS = {
+    "agent": "Hold a replica's KV, and copy it between replicas.",
     "audit": "Say whether a trace has bursts, and whether btb would pay.",
     "compare": "Simulate policies side by side on the same arrivals.",
     "costs": "Show what computing a prefix costs against moving it.",
@@ -24,7 +25,10 @@ COMMANDS = {
     "serve": "Serve forecasts and routing decisions over REST.",
     "train": "Learn from a logged trace, and score what was learnt.",
 }
-"""Name and one line of help; `btb/commands/NAME.py` holds a function of the same name."""
+"""Name and one line of help; `btb/commands/NAME.py` holds a function of the same name.
+
+Where the file has `SUBCOMMANDS`, functions by name, the command has those too.
+"""
 
 
 class LazyCommands(TyperGroup):
@@ -45,12 +49,23 @@ class LazyCommands(TyperGroup):
         if args[0] not in COMMANDS:
             return super().resolve_command(ctx, args)
         module = import_module(f"btb.commands.{args[0]}")
-        return args[0], _command(args[0], getattr(module, args[0])), args[1:]
+        below = getattr(module, "SUBCOMMANDS", {})
+        return args[0], _command(args[0], getattr(module, args[0]), below), args[1:]
 
 
-def _command(name: str, function: Callable[..., None], **settings: Any) -> Any:
+def _command(
+    name: str,
+    function: Callable[..., None],
+    below: Mapping[str, Callable[..., None]] = {},
+    **settings: Any,
+) -> Any:
     made = typer.Typer(add_completion=False)
-    made.command(name, **settings)(function)
+    if not below:
+        made.command(name, **settings)(function)
+        return typer.main.get_command(made)
+    made.callback(invoke_without_command=True)(function)
+    for sub, its in below.items():
+        made.command(sub)(its)
     return typer.main.get_command(made)
 
 

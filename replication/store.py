@@ -14,6 +14,7 @@ import xxhash
 from replication.errors import Busy, LeaseLost, NoRoom, Recycled
 from replication.layout import Layout
 from replication.lease import Lease, Leases
+from replication.resident import Observer, Resident
 
 
 class State(StrEnum):
@@ -38,6 +39,9 @@ class Placement:
 class _Slot:
     generation: int = 0
     key: tuple[str, int] | None = None
+    parent: int | None = None
+    copied: bool = False
+    leased: bool = False
     valid: bool = False
     landed_bytes: int = 0
     worth: float = 0.0
@@ -81,6 +85,7 @@ class BlockPool:
         self.layout = layout
         self.memories = tuple(memory.cast("B") for memory in memories)
         self.epoch = epoch
+        self.observer: Observer | None = None
         self._leases = Leases(epoch)
         self._slots = [_Slot() for _ in range(layout.slots)]
         self._free = list(reversed(range(layout.slots)))
@@ -103,6 +108,11 @@ class BlockPool:
         self._leases.expire(now_s)
         return Counter(map(self._state, range(len(self._slots))))
 
+    def residents(self) -> Iterator[Resident]:
+        """Yield all valid blocks, a chain's earlier ones mostly before its later ones."""
+        by_use = sorted(self._slots, key=lambda slot: -slot.used)
+        return (_resident(slot) for slot in by_use if slot.valid)
+
     def leases(self, now_s: float) -> int:
         """Return how many leases stand, those that keep the heads of placements among them."""
         self._leases.expire(now_s)
@@ -120,7 +130,10 @@ class BlockPool:
         held = self.resident(tenant, chain)
         if held < len(chain):
             raise LeaseLost(f"{held} of {len(chain)} blocks are held")
-        return self._pin([self._where[tenant, block] for block in chain], until_s)
+        slots = [self._where[tenant, block] for block in chain]
+        for slot in slots:
+            self._slots[slot].leased = True
+        return self._pin(slots, until_s)
 
     def follow(self, tenant: str, chain: Sequence[int], until_s: float, now_s: float) -> Lease:
         """Note the blocks of a chain, those too that are still being brought.
@@ -180,11 +193,14 @@ class BlockPool:
         """End a lease. One that has ended, or is of another epoch, changes nothing."""
         self._leases.release(lease)
 
-    def place(self, tenant: str, chain: Sequence[int], worth: float, now_s: float) -> Placement:
+    def place(
+        self, tenant: str, chain: Sequence[int], worth: float, now_s: float, *, copied: bool = True
+    ) -> Placement:
         """Reserve slots for the blocks of a chain that are missing; the others stay until it ends.
 
         Blocks that are worth less than `worth` a byte, and that nobody leases, make room: the
-        cheapest first, then the longest unused, tail before head.
+        cheapest first, then the longest unused, tail before head. `copied` is False where they are
+        computed here.
 
         Raises
         ------
@@ -200,9 +216,11 @@ class BlockPool:
         head = [self._where[tenant, block] for block in chain if self._valid(tenant, block)]
         self._make_room(len(hashes), worth, spared=set(head))
         slots = tuple(self._free.pop() for _ in hashes)
+        parents = dict(zip(chain, (None, *chain), strict=False))
         for slot, block in zip(slots, hashes, strict=True):
-            self._slots[slot].key = (tenant, block)
-            self._slots[slot].worth = worth
+            self._slots[slot] = _Slot(
+                self._slots[slot].generation, (tenant, block), parents[block], copied, worth=worth
+            )
             self._where[tenant, block] = slot
         self._placed += 1
         placement = Placement(self._placed, hashes, slots)
@@ -238,6 +256,8 @@ class BlockPool:
             self._slots[slot].valid = True
         self._touch(placement.slots)
         self._close(opened)
+        if self.observer is not None:
+            self.observer.stored([_resident(self._slots[slot]) for slot in placement.slots])
         return True
 
     def abort(self, placement: Placement) -> None:
@@ -264,6 +284,15 @@ class BlockPool:
             return False
         self._empty(self._where[tenant, block])
         return True
+
+    def drop(self, tenant: str, blocks: Iterable[int], now_s: float) -> int:
+        """Give valid blocks up that nobody leases; return how many."""
+        self._leases.expire(now_s)
+        found = [self._where.get((tenant, block)) for block in blocks]
+        idle = [slot for slot in found if slot is not None and self._state(slot) is State.VALID]
+        for slot in dict.fromkeys(idle):
+            self._empty(slot)
+        return len(set(idle))
 
     def digest(self, slot: int, rank: int) -> int:
         """Return the XXH3 of what a rank's memory holds of a block, layer after layer.
@@ -328,6 +357,8 @@ class BlockPool:
         del self._where[slot.key]
         self._slots[number] = _Slot(generation=slot.generation + 1)
         self._free.append(number)
+        if slot.valid and self.observer is not None:
+            self.observer.removed(_resident(slot))
 
     def _close(self, opened: _Open) -> None:
         del self._open[opened.placement.number]
@@ -337,3 +368,8 @@ class BlockPool:
     def _tell(self) -> None:
         for callback in tuple(self._watching):
             callback()
+
+
+def _resident(slot: _Slot) -> Resident:
+    assert slot.key is not None
+    return Resident(*slot.key, slot.parent, slot.copied, slot.leased)

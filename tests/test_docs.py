@@ -54,11 +54,15 @@ def anchors(page: Path) -> set[str]:
 
 
 def options(command: str) -> set[str]:
-    """Return the options that a command takes."""
-    app = typer.Typer(add_completion=False)
-    app.command()(getattr(import_module(f"btb.commands.{command}"), command))
-    found = typer.main.get_command(app).params
-    return {name for one in found for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    """Return the options that a command takes, or a command below it."""
+    module = import_module(f"btb.commands.{command}")
+    found = {"--help"}
+    for function in (getattr(module, command), *getattr(module, "SUBCOMMANDS", {}).values()):
+        app = typer.Typer(add_completion=False)
+        app.command()(function)
+        for one in typer.main.get_command(app).params:
+            found.update((*one.opts, *one.secondary_opts))
+    return found
 
 
 def test_the_picture_is_what_the_script_draws() -> None:

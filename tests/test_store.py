@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from replication.errors import Busy, LeaseLost, NoRoom, Recycled
 from replication.layout import Layout
+from replication.resident import Resident
 from replication.store import BlockPool, Placement, State
 
 TWO_RANKS = Layout(slots=4, layer_bytes=((3, 5), (4,)))
@@ -275,3 +276,41 @@ def test_slots_are_never_lost_or_given_twice(
         pool.abort(placement)
     assert pool.leases(1e9) == 0
     assert set(pool.states(1e9)) <= {State.FREE, State.VALID}
+
+
+def test_what_is_dropped_is_gone_but_for_what_is_leased() -> None:
+    """Of 1, 2, 3 the last two are dropped while 2 is leased; 9 isn't there; 3 counts once."""
+    pool = make_pool()
+    put(pool, (1, 2, 3))
+    lease = pool.lease("t", (1, 2), until_s=5.0, now_s=0.0)
+    pool.release(pool.lease("t", (1,), until_s=5.0, now_s=0.0))
+    assert pool.drop("t", (2, 3, 9, 3), now_s=1.0) == 1
+    assert pool.missing("t", (1, 2, 3)) == (3,)
+    pool.check(lease, now_s=1.0)
+    assert pool.drop("u", (1, 2), now_s=6.0) == 0
+    assert pool.drop("t", (1, 2), now_s=6.0) == 2
+    assert pool.states(now_s=6.0) == {State.FREE: 4}
+
+
+def test_a_block_that_is_being_filled_is_not_dropped() -> None:
+    pool = make_pool()
+    placement = pool.place("t", (1,), 1.0, now_s=0.0)
+    assert pool.drop("t", (1,), now_s=0.0) == 0
+    for rank in pool.layout.ranks:
+        pool.commit(placement, rank)
+    assert pool.resident("t", (1,)) == 1
+
+
+def test_residents_are_told_with_parent_origin_and_use_heads_first() -> None:
+    pool = make_pool()
+    computed = pool.place("t", (1, 2), 1.0, now_s=0.0, copied=False)
+    for rank in pool.layout.ranks:
+        pool.commit(computed, rank)
+    put(pool, (1, 2, 3))
+    pool.place("t", (4,), 1.0, now_s=0.0)
+    pool.lease("t", (1,), until_s=5.0, now_s=0.0)
+    assert sorted(pool.residents(), key=lambda one: one.block) == [
+        Resident("t", 1, None, copied=False, leased=True),
+        Resident("t", 2, 1, copied=False, leased=False),
+        Resident("t", 3, 2, copied=True, leased=False),
+    ]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from replication.errors import PeerGone, TransferTimeout, TransportError
 from replication.transports.base import Piece, Region, Transport
+from replication.transports.choice import AutoTransport
 from replication.transports.memory import (
     MemoryTransport,
     Wire,
@@ -82,6 +83,17 @@ class ShmLab:
         return transport.allocate(size_bytes)
 
 
+class AutoLab:
+    """Chooses among what there is; on one host that is shared memory."""
+
+    async def start(self, name: str, epoch: int = 1) -> Transport:
+        return await AutoTransport.start(b"a token", epoch=epoch)
+
+    def allocate(self, transport: Transport, size_bytes: int) -> memoryview:
+        assert isinstance(transport, AutoTransport)
+        return transport.allocate(size_bytes)
+
+
 class VerbsLab:
     """Needs an RDMA device: `btb lab rdma` has two."""
 
@@ -108,7 +120,12 @@ def has_rdma() -> bool:
         return False
 
 
-LABS: dict[str, type[Lab]] = {"memory": MemoryLab, "tcp": TcpLab, "shm": ShmLab}
+LABS: dict[str, type[Lab]] = {
+    "memory": MemoryLab,
+    "tcp": TcpLab,
+    "shm": ShmLab,
+    "auto": AutoLab,
+}
 if has_rdma():
     LABS["verbs"] = VerbsLab
 every_transport = pytest.mark.parametrize("lab_type", LABS.values(), ids=LABS)

@@ -1,7 +1,6 @@
 """From settings to a service that listens: what `btb serve` does."""
 
 import socket
-from pathlib import Path
 
 import uvicorn
 
@@ -11,14 +10,12 @@ from btb.service.app import make_app
 from btb.service.guard import is_loopback
 from btb.service.service import Service
 from btb.simulation.setups import SETUPS
+from btb.token_file import MIN_TOKEN, read_token_file
 from btb.tracking import load_checkpoint
 from forecasting.forecaster import Forecaster
 from models import MODELS, make_models
 from policies import make_policy
 from policies.errors import PolicyError
-
-MIN_TOKEN = 16
-"""Characters of a token, at least."""
 
 STOP_S = 10
 """How long requests under way may take when the service stops."""
@@ -73,16 +70,7 @@ def read_token(server: Server) -> str:
                 f"a secret of {MIN_TOKEN} characters or more, or listen on 127.0.0.1"
             )
         return ""
-    try:
-        token = Path(server.token_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"token file {server.token_file}: can't be read: {error}") from error
-    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError(
-            f"token file {server.token_file}: expected one line of {MIN_TOKEN} or more ASCII "
-            "characters without spaces"
-        )
-    return token
+    return read_token_file(server.token_file)
 
 
 def bind(server: Server) -> socket.socket:

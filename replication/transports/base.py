@@ -29,14 +29,16 @@ class Piece:
 
 
 class Transport(Protocol):
-    """Reads a peer's memory. Verbs, shared memory, TCP and the fake look the same from here.
+    """Reads a peer's memory. Verbs, shared memory, TCP and the fake look the same from here."""
 
-    `digest_every` says how much is to be checked of what it brings: the digest of one block in so
-    many. Where hardware, or nothing at all, carries the bytes, a sample finds what is broken; TCP's
-    own checksum is weak, so there it is 1, for each block.
-    """
+    @property
+    def digest_every(self) -> int:
+        """One block in so many has to have its digest compared, 1 for all.
 
-    digest_every: int
+        Where hardware, or nothing at all, carries the bytes, a sample finds what is broken. TCP's
+        own checksum is weak.
+        """
+        ...
 
     def register(self, memory: memoryview) -> Region:
         """Make one's own `memory` readable by peers until `aclose`; return how to reach it."""

@@ -13,6 +13,7 @@ from replication.transports.deadline import within
 from replication.transports.pieces import batches, check_target, total_bytes
 from replication.transports.tcp_frames import (
     greet,
+    quiet,
     receive_into,
     receive_ok,
     send_frame,
@@ -127,7 +128,7 @@ class TcpTransport:
         idle = self._idle.get(peer, [])
         while idle:
             sock = idle.pop()
-            if _quiet(sock):
+            if quiet(sock):
                 return sock
             sock.close()
         host, _, port = peer.rpartition(":")
@@ -163,14 +164,3 @@ async def _fetch(
     for piece in pieces:
         end = piece.target_offset + piece.size_bytes
         await receive_into(sock, target[piece.target_offset : end])
-
-
-def _quiet(sock: socket.socket) -> bool:
-    """Return whether the peer has neither closed a connection nor sent what nobody asked for."""
-    try:
-        sock.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

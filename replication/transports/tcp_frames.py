@@ -8,15 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EHOSTUNREACH, ENETUNREACH, ETIMEDOUT
 from struct import Struct
+from typing import NamedTuple
 
 from replication.errors import PeerGone, Refused, TransportError
 
-VERSION = 1
-MAGIC = b"btbK"
 NONCE_BYTES = 16
 HANDSHAKE_BYTES = 256
 """No frame before the handshake is done is longer than this."""
 OK, REFUSED = b"\0", b"\1"
+
+
+class Protocol(NamedTuple):
+    """What is spoken after the handshake: four bytes of name, and a version."""
+
+    magic: bytes
+    version: int
+
+
+KV = Protocol(b"btbK", 1)
 
 _length = Struct("!I")
 _hello = Struct(f"!4sH{NONCE_BYTES}s")
@@ -87,7 +96,7 @@ async def receive_ok(sock: socket.socket, most_bytes: int = HANDSHAKE_BYTES) -> 
     return answer[1:]
 
 
-async def greet(sock: socket.socket, token: bytes) -> None:
+async def greet(sock: socket.socket, token: bytes, protocol: Protocol = KV) -> None:
     """Open a connection: each end proves that it knows the token, which is never sent.
 
     Raises
@@ -96,16 +105,16 @@ async def greet(sock: socket.socket, token: bytes) -> None:
         If the peer has another version or another token.
     """
     ours = secrets.token_bytes(NONCE_BYTES)
-    await send_frame(sock, _hello.pack(MAGIC, VERSION, ours))
+    await send_frame(sock, _hello.pack(*protocol, ours))
     answer = await receive_ok(sock)
     theirs, proof = answer[:NONCE_BYTES], answer[NONCE_BYTES:]
-    if not hmac.compare_digest(proof, _proof(token, b"server", ours + theirs)):
+    if not hmac.compare_digest(proof, _proof(token, protocol, b"server", ours + theirs)):
         raise Refused("the peer has another token")
-    await send_frame(sock, _proof(token, b"client", ours + theirs))
+    await send_frame(sock, _proof(token, protocol, b"client", ours + theirs))
     await receive_ok(sock)
 
 
-async def admit(sock: socket.socket, token: bytes) -> None:
+async def admit(sock: socket.socket, token: bytes, protocol: Protocol = KV) -> None:
     """Answer `greet`.
 
     Raises
@@ -117,19 +126,31 @@ async def admit(sock: socket.socket, token: bytes) -> None:
     if len(hello) != _hello.size:
         raise Refused("this is no greeting")
     magic, version, theirs = _hello.unpack(hello)
-    if magic != MAGIC:
+    if magic != protocol.magic:
         raise Refused("this is no greeting")
-    if version != VERSION:
-        await send_frame(sock, REFUSED + f"version {version}, not {VERSION}".encode())
+    if version != protocol.version:
+        await send_frame(sock, REFUSED + f"version {version}, not {protocol.version}".encode())
         raise Refused(f"a peer of version {version}")
     ours = secrets.token_bytes(NONCE_BYTES)
-    await send_frame(sock, OK + ours + _proof(token, b"server", theirs + ours))
+    await send_frame(sock, OK + ours + _proof(token, protocol, b"server", theirs + ours))
     proof = await receive_frame(sock, HANDSHAKE_BYTES)
-    if not hmac.compare_digest(proof, _proof(token, b"client", theirs + ours)):
+    if not hmac.compare_digest(proof, _proof(token, protocol, b"client", theirs + ours)):
         await send_frame(sock, REFUSED + b"another token")
         raise Refused("a peer with another token")
     await send_frame(sock, OK)
 
 
-def _proof(token: bytes, role: bytes, nonces: bytes) -> bytes:
-    return hmac.digest(token, role + nonces, "sha256")
+def quiet(sock: socket.socket) -> bool:
+    """Return whether the peer has neither closed a connection nor sent what nobody asked for."""
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _proof(token: bytes, protocol: Protocol, role: bytes, nonces: bytes) -> bytes:
+    """Return what only who knows the token can say, in this protocol and to these nonces."""
+    return hmac.digest(token, protocol.magic + role + nonces, "sha256")

@@ -1,0 +1,1 @@
+"""What replicas' agents, and who controls them, say to each other."""
