@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from replicas import (
     CHAIN,
+    Faulty,
     Lab,
     move,
     soon,
@@ -18,8 +19,10 @@ from replication.errors import (
     TransferTimeout,
 )
 from replication.executor import Executor
+from replication.lease import Lease
 from replication.store import State
 from replication.target import Target
+from replication.transports.deadline import within
 from replication.transports.memory import intact, nth, stalled
 
 
@@ -145,3 +148,23 @@ def test_a_hundred_cancels_at_random_moments_leave_a_real_transport_sound(
             assert b.holds(CHAIN)
 
     soon(scenario())
+
+
+class Silent(Faulty):
+    """A holder that answers late that it can't, and then not at all."""
+
+    async def verify(self, lease: Lease) -> None:
+        async with within(0.1):
+            await asyncio.Event().wait()
+
+    async def release(self, lease: Lease) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_lease_that_ends_while_it_is_released_is_no_cancel() -> None:
+    lab = Lab()
+    lab.holders["a"] = Silent(lab.a.holder, "", None)
+    executor = lab.executor(lease_s=0.2)
+    (result,) = asyncio.run(executor.run([move(holders=("a", "c"))]))
+    assert result.ok
+    assert result.retries == 1
