@@ -10,6 +10,7 @@ from replication.digests import digests
 from replication.errors import Corrupted, Refused, ReplicationError
 from replication.forwarding import Following, Forwarder
 from replication.layout import Layout
+from replication.memory import fill
 from replication.parcels import Parcels
 from replication.peer import Holder, Offer
 from replication.transports.base import Transport
@@ -152,7 +153,7 @@ class _Trying:
         self._copy.ordered_bytes += size_bytes
         left_s = self._pace.left_s()
         await together(
-            self._giver.transport.read(region, some, memory, left_s)
+            fill(memory, self._giver.transport, region, some, left_s)
             for region, some, memory in zip(found.regions, by_rank, pool.memories, strict=True)
             if some
         )

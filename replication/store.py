@@ -14,6 +14,7 @@ import xxhash
 from replication.errors import Busy, LeaseLost, NoRoom, Recycled
 from replication.layout import Layout
 from replication.lease import Lease, Leases
+from replication.memory import Memory
 from replication.resident import Observer, Resident
 
 
@@ -77,13 +78,15 @@ class BlockPool:
         If a memory has not the size that `layout` says.
     """
 
-    def __init__(self, layout: Layout, memories: Sequence[memoryview], epoch: int) -> None:
+    def __init__(self, layout: Layout, memories: Sequence[Memory], epoch: int) -> None:
         sizes = [memory.nbytes for memory in memories]
         wanted = [layout.region_bytes(rank) for rank in layout.ranks]
         if sizes != wanted:
             raise ValueError(f"memories must be of {wanted} bytes, got {sizes}")
         self.layout = layout
-        self.memories = tuple(memory.cast("B") for memory in memories)
+        self.memories = tuple(
+            memory.cast("B") if isinstance(memory, memoryview) else memory for memory in memories
+        )
         self.epoch = epoch
         self.observer: Observer | None = None
         self._leases = Leases(epoch)
