@@ -14,6 +14,7 @@ import xxhash
 from replication.errors import Corrupted, TransportError
 from replication.layout import Layout
 from replication.transports.base import Piece
+from replication.transports.pieces import after
 
 VERSION = 1
 DATA_AT = 4096
@@ -176,7 +177,7 @@ def _read_into(path: Path, offset: int, views: Sequence[memoryview]) -> None:
             wanted = sum(view.nbytes for view in some)
             got = os.preadv(file.fileno(), some, DATA_AT + offset)
             while got < wanted:
-                more = os.preadv(file.fileno(), _after(some, got), DATA_AT + offset + got)
+                more = os.preadv(file.fileno(), after(some, got), DATA_AT + offset + got)
                 if not more:
                     raise TransportError(f"{path} ends in the middle of a block")
                 got += more
@@ -190,18 +191,7 @@ def _few(views: Sequence[memoryview]) -> Iterator[list[memoryview]]:
 
 def _write_all(descriptor: int, views: list[memoryview]) -> None:
     while views:
-        views = _after(views, os.writev(descriptor, views))
-
-
-def _after(views: Sequence[memoryview], count: int) -> list[memoryview]:
-    """Return what follows the first `count` bytes."""
-    left = []
-    for view in views:
-        skipped = min(count, view.nbytes)
-        count -= skipped
-        if skipped < view.nbytes:
-            left.append(view[skipped:])
-    return left
+        views = after(views, os.writev(descriptor, views))
 
 
 def _sync(folder: Path) -> None:

@@ -11,16 +11,19 @@ from replication.errors import PeerGone, Refused, TransportError
 from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
 from replication.transports.pieces import batches, check_target, total_bytes
+from replication.transports.tcp_bulk import receive_views
 from replication.transports.tcp_frames import (
     greet,
     quiet,
-    receive_into,
     receive_ok,
     send_frame,
     socket_errors,
 )
 from replication.transports.tcp_server import MOST_PIECES, TcpServer, pack_request
 from replication.transports.together import together
+
+STREAM_BYTES = 4 << 20
+"""A read of less is not worth a second stream."""
 
 
 class TcpTransport:
@@ -89,7 +92,7 @@ class TcpTransport:
         target = check_target(pieces, into)
         if not pieces:
             return
-        each_bytes = -(-total_bytes(pieces) // self._streams)
+        each_bytes = max(STREAM_BYTES, -(-total_bytes(pieces) // self._streams))
         async with within(deadline_s):
             await together(
                 self._read_one(region, share, target) for share in batches(pieces, each_bytes)
@@ -161,6 +164,5 @@ async def _fetch(
         await receive_ok(sock)
     except Refused as refused:
         raise TransportError(f"{region.peer}: {refused}", errno=EACCES) from refused
-    for piece in pieces:
-        end = piece.target_offset + piece.size_bytes
-        await receive_into(sock, target[piece.target_offset : end])
+    views = [target[one.target_offset : one.target_offset + one.size_bytes] for one in pieces]
+    await receive_views(sock, views)

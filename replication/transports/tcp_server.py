@@ -10,6 +10,7 @@ from struct import Struct, error
 from replication.errors import ReplicationError, TransportError
 from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
+from replication.transports.tcp_bulk import send_views
 from replication.transports.tcp_frames import (
     OK,
     REFUSED,
@@ -118,8 +119,7 @@ class TcpServer:
             await send_frame(sock, REFUSED + views.encode())
             return
         await send_frame(sock, OK)
-        for view in views:
-            await asyncio.get_running_loop().sock_sendall(sock, view)
+        await send_views(sock, views)
 
     def _find(self, request: bytes) -> list[memoryview] | str:
         """Return what is asked for, or why not."""
