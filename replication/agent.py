@@ -127,7 +127,6 @@ class Agent:
     async def aclose(self) -> None:
         """Answer no more, call copies off, and free the transport. May be called twice."""
         await self._server.aclose()
-        await self._executor.aclose()
         for holder in self._holders.values():
             holder.close()
         await self._transport.aclose()

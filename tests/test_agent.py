@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -51,6 +52,7 @@ from replication.store import State
 from replication.transports.base import Piece, Region
 from replication.transports.choice import AutoTransport
 from replication.transports.memory import MemoryTransport, Wire, corrupted, delayed, intact, stalled
+from replication.transports.verbs_device import device_names
 
 TOKEN = b"a token of 24 characters"
 LAYOUT = Layout(slots=8, layer_bytes=((30, 50), (40,)))
@@ -190,7 +192,12 @@ def failed(result: Result, kind: type[ReplicationError]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", ["memory", "shm", "tcp", "auto"])
+KINDS = ["memory", "shm", "tcp", "auto"]
+with suppress(TransportError):
+    KINDS += ["verbs"] if device_names() else []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_is_exact_and_asked_for_again_moves_nothing(kind: str) -> None:
     async def steps(lab: Lab, b: AgentClient) -> None:
         result = await copied(b, lab.move("a"))

@@ -126,13 +126,15 @@ class Eventful(AutoTransport):
 
 
 @asynccontextmanager
-async def target(kind: str = "auto") -> AsyncIterator[tuple[Agent, Eventful]]:
+async def target(
+    kind: str = "auto", lease_s: float = LEASE_S
+) -> AsyncIterator[tuple[Agent, Eventful]]:
     """Give an agent of this process that has nothing yet; nothing may be left of it in the end."""
     epoch = new_epoch()
     transport = await Eventful.start(b"none", kind=kind, epoch=epoch)
     memories = [transport.allocate(LAYOUT.region_bytes(rank)) for rank in LAYOUT.ranks]
     here = Address("127.0.0.1", 0)
-    agent = Agent(here, b"", LAYOUT, memories, transport, epoch=epoch, lease_s=LEASE_S, trial=True)
+    agent = Agent(here, b"", LAYOUT, memories, transport, epoch=epoch, lease_s=lease_s, trial=True)
     try:
         yield agent, transport
         check_nothing_is_left(agent)
@@ -330,16 +332,22 @@ def test_a_source_that_stops_is_passed_over_and_keeps_no_lease(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_without_another_holder_a_stopped_source_is_a_time_out(own_source: AgentProcess) -> None:
+def test_a_source_that_stops_between_two_copies_is_not_waited_for_as_long_as_a_lease(
+    own_source: AgentProcess, source: AgentProcess
+) -> None:
     async def scenario() -> None:
-        async with target() as (agent, _):
+        async with target(lease_s=20.0) as (agent, _):
             assert (await copied(agent, own_source.address)).ok
             agent.pool.drop("t", CHAIN, asyncio.get_running_loop().time())
             own_source.process.send_signal(signal.SIGSTOP)
-            result = await copied(agent, own_source.address)
-            assert type(result.error) is TransferTimeout
+            alone = await copied(agent, own_source.address, deadline_s=5.0)
+            assert type(alone.error) is TransferTimeout
+            assert f"{own_source.address} has not answered" in str(alone.error)
             assert agent.pool.states(0.0) == {State.FREE: 8}
+            result = await copied(agent, own_source.address, source.address, deadline_s=5.0)
+            assert (result.ok, result.retries) == (True, 1)
             own_source.process.send_signal(signal.SIGCONT)
+            agent.pool.drop("t", CHAIN, asyncio.get_running_loop().time())
             assert (await copied(agent, own_source.address)).ok
 
     asyncio.run(scenario())

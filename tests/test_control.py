@@ -40,6 +40,7 @@ from replication.errors import (
     TransferTimeout,
     TransportError,
 )
+from replication.transports import accepting
 from replication.transports.tcp_frames import (
     KV,
     Protocol,
@@ -209,27 +210,21 @@ def test_who_doesnt_prove_a_token_gets_no_answer() -> None:
 
 
 def test_a_proof_for_another_protocol_is_none_for_this_one() -> None:
-    """A data port's greeting, passed on to the control port by who sits between, gets nowhere."""
+    """Somebody in between passes a control greeting on to a data port, and its answer back."""
 
     async def run() -> None:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            for sock in (ours, theirs):
+        caller, near = socket.socketpair()
+        far, port = socket.socketpair()
+        with caller, near, far, port:
+            for sock in (caller, near, far, port):
                 sock.setblocking(False)
-            named_alike = Protocol(KV.magic, 9), Protocol(b"btbX", 9)
-            admitting = asyncio.create_task(admit(theirs, TOKEN, named_alike[0]))
-            hello = named_alike[0].magic + pack("!H", 9) + bytes(16)
-            await send_frame(ours, hello)
-            answer = await receive_frame(ours, 256)
-            other, its = socket.socketpair()
-            with other, its:
-                for sock in (other, its):
-                    sock.setblocking(False)
-                greeting = asyncio.create_task(greet(other, TOKEN, named_alike[1]))
-                await receive_frame(its, 256)
-                await send_frame(its, answer)
-                with pytest.raises(Refused, match="another token"):
-                    await greeting
+            greeting = asyncio.create_task(greet(caller, TOKEN, CONTROL))
+            admitting = asyncio.create_task(admit(port, TOKEN, KV))
+            hello = await receive_frame(near, 256)
+            await send_frame(far, KV.magic + pack("!H", KV.version) + hello[6:])
+            await send_frame(near, await receive_frame(far, 256))
+            with pytest.raises(Refused, match="another token"):
+                await asyncio.wait_for(greeting, 5.0)
             admitting.cancel()
 
     asyncio.run(run())
@@ -321,8 +316,13 @@ def test_garbage_answers_are_an_error_of_ours(frame: bytes) -> None:
 
 
 def test_deeply_nested_frames_are_refused() -> None:
+    deep = b"\xa1x" + 1_000_000 * b"\x91"
     with pytest.raises(Refused):
-        read_request(b"\x82\xa4type\xa4list\xa1x" + 1_000_000 * b"\x91")
+        read_request(b"\x82\xa4type\xa4list" + deep)
+    with pytest.raises(Refused):
+        read_request(b"\x82\xa4type\xa6verify\xa5lease\x81" + deep)
+    with pytest.raises(Refused):
+        read_answer(b"\1\x81" + deep, int)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, nan, inf, 3601.0])
@@ -382,7 +382,7 @@ def test_a_bug_ends_the_connection_and_is_logged(caplog: pytest.LogCaptureFixtur
             await lab.channel().ask(AskList(), int, 5.0)
 
     talk(steps, buggy)
-    assert "a request failed" in caplog.text
+    assert "a connection ended by a bug" in caplog.text
 
 
 def test_who_isnt_there_is_gone_with_the_kernels_reason(tmp_path: Path) -> None:
@@ -443,6 +443,37 @@ def test_a_request_whose_connection_ends_is_sent_again() -> None:
         assert await lab.channel(patience_s=5.0).ask(AskList(), int, 5.0) == 2
 
     talk(steps, dies_once)
+
+
+def test_patience_begins_when_the_peer_was_last_there() -> None:
+    seen = 0
+
+    async def dies_late(request: Request) -> object:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            await asyncio.sleep(0.5)
+            raise KeyError("a bug that shows after longer than the caller's patience")
+        return seen
+
+    async def steps(lab: Lab) -> None:
+        assert await lab.channel(patience_s=0.3).ask(AskList(), int, 5.0) == 2
+
+    talk(steps, dies_late)
+
+
+def test_a_connection_that_ended_while_it_was_idle_is_not_used() -> None:
+    async def run() -> None:
+        lab = Lab()
+        channel = Channel(lab.address, TOKEN, patience_s=0.0)
+        assert await channel.ask(AskCancel("t", 1), int, 5.0) == 1
+        await lab.aclose()
+        lab = Lab(where=lab.address)
+        assert await channel.ask(AskCancel("t", 2), int, 5.0) == 2
+        channel.close()
+        await lab.aclose()
+
+    asyncio.run(run())
 
 
 def test_an_error_that_the_peer_answers_with_is_not_asked_for_twice() -> None:
@@ -519,7 +550,7 @@ def test_a_caller_that_takes_no_answer_off_us_is_let_go(monkeypatch: pytest.Monk
             await greet(sock, TOKEN, CONTROL)
             await send_frame(sock, write_request(AskList()))
             async with asyncio.timeout(10.0):
-                while lab.server._talks:
+                while len(lab.server._callers):
                     await asyncio.sleep(0.01)
             got = 0
             with suppress(ConnectionResetError):
@@ -550,7 +581,7 @@ def test_connections_that_are_silent_or_dont_greet_end(monkeypatch: pytest.Monke
 def test_more_connections_than_are_held_are_closed_until_others_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(servers, "CONNECTIONS", 2)
+    monkeypatch.setattr(accepting, "CONNECTIONS", 2)
 
     async def steps(lab: Lab) -> None:
         held = [await connect(lab.address, TOKEN) for _ in range(2)]

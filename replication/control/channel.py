@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from replication.control.address import Address, connect
 from replication.control.messages import ANSWER_BYTES, Request, read_answer, write_request
-from replication.errors import PeerGone
+from replication.errors import PeerGone, TransferTimeout
 from replication.transports.deadline import within
 from replication.transports.tcp_frames import quiet, receive_frame, send_frame, socket_errors
 
@@ -56,8 +56,12 @@ class Channel:
             What the peer answers with.
         """
         frame = write_request(request)
-        async with within(wait_s):
-            return read_answer(await self._persist(frame), kind)
+        try:
+            async with within(wait_s):
+                answer = await self._persist(frame)
+        except TransferTimeout as late:
+            raise TransferTimeout(f"{self._address} has not answered: {late}") from late
+        return read_answer(answer, kind)
 
     def close(self) -> None:
         """Let go of connections; those in use end with their request. May be called twice."""
