@@ -75,7 +75,7 @@ class Executor:
                 raise ValueError(f"{name} must be at least 1, got {count}")
         self._targets = targets
         self._holders = holders
-        self._forwarders = forwarders or {}
+        self._forwarders = {} if forwarders is None else forwarders
         self._clock = clock
         self._pacer = Pacer(rates_bytes_s or {})
         self._chunk_bytes = chunk_bytes
