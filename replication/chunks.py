@@ -58,18 +58,29 @@ def pieces(
     [(0, 20, 20), (40, 60, 20)]
     """
     found: list[Piece] = []
-    ordered = sorted(slots)
+    runs = _runs(slots)
     for layer in _layers(target, rank, stretch):
-        for here, there in ordered:
-            start = layer.offset(source, here)
-            into = layer.offset(target, there)
-            size_bytes = layer.end - layer.begin
-            if found and _follows(found[-1], start, into):
-                last = found.pop()
-                start, into = last.source_offset, last.target_offset
-                size_bytes += last.size_bytes
-            found.append(Piece(start, into, size_bytes))
+        size_bytes = layer.end - layer.begin
+        for here, there, count in runs:
+            together = count if size_bytes == layer.size_bytes else 1
+            for number in range(0, count, together):
+                start = layer.offset(source, here + number)
+                into = layer.offset(target, there + number)
+                found.append(Piece(start, into, together * size_bytes))
     return found
+
+
+def _runs(slots: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Return the first slots and the length of each run that goes up on both sides."""
+    runs: list[tuple[int, int, int]] = []
+    for here, there in sorted(slots):
+        if runs:
+            first, into, count = runs[-1]
+            if (here, there) == (first + count, into + count):
+                runs[-1] = (first, into, count + 1)
+                continue
+        runs.append((here, there, 1))
+    return runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +106,3 @@ def _layers(layout: Layout, rank: int, stretch: Stretch) -> Iterator[_Layer]:
         if begin < end:
             yield _Layer(before, size_bytes, begin - at, end - at)
         before += size_bytes
-
-
-def _follows(last: Piece, start: int, into: int) -> bool:
-    return (
-        start == last.source_offset + last.size_bytes
-        and into == last.target_offset + last.size_bytes
-    )

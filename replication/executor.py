@@ -18,7 +18,7 @@ from replication.striping import Striping
 from replication.target import Target
 from replication.transports.deadline import within
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 16 << 20
 """Long enough that a round trip is small beside it, short enough to give way soon."""
 
 logger = logging.getLogger(__name__)

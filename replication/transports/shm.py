@@ -17,7 +17,7 @@ from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
 from replication.transports.pieces import batches, check_target, total_bytes
 
-SLICE_BYTES = 8 << 20
+SLICE_BYTES = 16 << 20
 """Bytes that a thread copies before anybody looks whether the peer still offers them."""
 INLINE_BYTES = 128 << 10
 """Up to here a thread costs more than the copy."""

@@ -1,0 +1,1 @@
+"""One script a claim. Run from the checkout."""
