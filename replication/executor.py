@@ -20,6 +20,10 @@ from replication.transports.deadline import within
 
 CHUNK_BYTES = 16 << 20
 """Long enough that a round trip is small beside it, short enough to give way soon."""
+HAND_ON = 32
+"""In so many steps a copy is handed on at least: the next in a chain is behind by one of them."""
+LEAST_CHUNK_BYTES = 256 << 10
+"""Smaller ones would wait for round trips."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +120,7 @@ class Executor:
         if move.target not in self._targets:
             return Result(move, 0, 0, 0.0, "", 0, PeerGone(f"{move.target} is not known here"))
         target = self._targets[move.target]
-        copy = Parcels(move, target.pool, self._chunk_bytes, self._clock)
+        copy = Parcels(move, target.pool, self._chunk_of(move), self._clock)
         striping = Striping(copy, self._pace(move), self._stripes if move.striped else 1)
         error: ReplicationError | None = None
         try:
@@ -138,6 +142,13 @@ class Executor:
         )
         logger.info("%s", result)
         return result
+
+    def _chunk_of(self, move: Move) -> int:
+        """Return how much of a move is read at once: less where others wait for it."""
+        if move.striped:
+            return self._chunk_bytes
+        step_bytes = move.size_bytes // (HAND_ON * self._window)
+        return min(self._chunk_bytes, max(LEAST_CHUNK_BYTES, step_bytes))
 
     def _givers(self, move: Move, target: Target) -> list[Giver]:
         """Return whom to turn to, the first first; by way of a forwarder before without."""

@@ -121,6 +121,19 @@ def agent_process(end: End, namespace: str = "") -> Iterator[AgentProcess]:
             process.stdin.close()
 
 
+@contextmanager
+def background(
+    module: str, function: str, arguments: dict[str, Any], namespace: str = ""
+) -> Iterator[None]:
+    """Run a coroutine function of this folder in a process of its own meanwhile."""
+    options = {"module": module, "function": function, "arguments": arguments}
+    with subprocess.Popen(_command(namespace, "call", options), cwd=ROOT) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
 def call(module: str, function: str, arguments: dict[str, Any], namespace: str = "") -> Any:
     """Return what a coroutine function of this folder returns, run in a process of its own."""
     options = {"module": module, "function": function, "arguments": arguments}

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-BURST = "64kb"
 QUEUE = "20ms"
 
 
@@ -22,19 +21,25 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
 
 
-def _cap(namespace: str, device: str, mbit: int) -> None:
+def _cap(namespace: str, device: str, mbit: int, burst: str) -> None:
     """Cap what goes out; within that, what is marked as bulk comes last, as on most links."""
     tc = ["ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", device]
-    rate = ["tbf", "rate", f"{mbit}mbit", "burst", BURST, "latency", QUEUE]
+    rate = ["tbf", "rate", f"{mbit}mbit", "burst", burst, "latency", QUEUE]
     subprocess.run([*tc, "root", "handle", "1:", *rate], check=True)
-    subprocess.run([*tc, "parent", "1:1", "handle", "2:", "prio"], check=True)
+    subprocess.run([*tc, "parent", "1:1", "handle", "2:", "pfifo_fast"], check=True)
 
 
 @contextmanager
-def star(names: Sequence[str], mbit: int = 0) -> Iterator[dict[str, tuple[str, str]]]:
-    """Give, by name, a namespace and its address. With `mbit` each link is capped, both ways."""
+def star(
+    names: Sequence[str], mbit: int = 0, burst: str = "64kb"
+) -> Iterator[dict[str, tuple[str, str]]]:
+    """Give, by name, a namespace and its address. With `mbit` each link is capped, both ways.
+
+    `burst` is what an idle link lets through at once; the less, the more it is like a real one,
+    and the more it costs.
+    """
     prefix = f"btb{os.getpid()}"
-    switch = f"{prefix}s"
+    switch = f"{prefix}-hub"
     made: list[str] = []
     try:
         _ip("netns", "add", switch)
@@ -54,8 +59,8 @@ def star(names: Sequence[str], mbit: int = 0) -> Iterator[dict[str, tuple[str, s
             _ip("-n", switch, "link", "set", port, "master", "hub0")
             _ip("-n", switch, "link", "set", port, "up")
             if mbit:
-                _cap(inside, "eth0", mbit)
-                _cap(switch, port, mbit)
+                _cap(inside, "eth0", mbit, burst)
+                _cap(switch, port, mbit, burst)
             found[name] = (inside, address)
         yield found
     finally:

@@ -14,6 +14,23 @@ WAKE_BYTES = 512 << 10
 TURN_BYTES = 4 << 20
 """Bytes after which others on the event loop get their turn, even if there are more."""
 
+LOWER_EFFORT = 0x20
+"""The class selector that networks may serve last: CS1, RFC 3662."""
+PRIORITY_BULK = 2
+"""What the kernel's own queues serve last: TC_PRIO_BULK of linux/pkt_sched.h."""
+
+
+def mark_as_bulk(sock: socket.socket) -> None:
+    """Let what is sent give way to other traffic, where a queue on the way looks at that.
+
+    For who sends KV, not for who asks for it: what waits for a request is then behind it in line.
+    """
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, LOWER_EFFORT)
+    else:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, LOWER_EFFORT)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, PRIORITY_BULK)  # the other resets it
+
 
 async def receive_views(sock: socket.socket, views: Sequence[memoryview]) -> None:
     """Fill `views` in turn.
