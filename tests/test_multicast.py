@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -21,14 +22,17 @@ from replication.errors import (
 )
 from replication.executor import Executor
 from replication.forwarding import PoolForwarder
+from replication.layout import Layout
+from replication.memory import host_view
 from replication.multicast import fewest_steps, spread
 from replication.peer import PoolHolder
 from replication.plan import Move
 from replication.result import Result
-from replication.store import State
+from replication.store import BlockPool, State
 from replication.target import Target
 from replication.transports.base import Piece, Region
 from replication.transports.memory import (
+    MemoryTransport,
     Wire,
     corrupted,
     gone,
@@ -366,3 +370,35 @@ def test_a_block_that_a_forwarder_gives_up_is_not_shown_where_nothing_is_digeste
     assert results[1].ok
     assert results[1].retries == 1
     assert lab.targets["e"].holds(CHAIN)
+
+
+@pytest.mark.parametrize(("striped", "largest_bytes"), [(True, 8 << 20), (False, 512 << 10)])
+def test_what_others_wait_for_is_read_in_small_chunks(striped: bool, largest_bytes: int) -> None:
+    """32 MiB in 32 steps of a window of 2: half a MiB each."""
+    layout = Layout(slots=32, layer_bytes=((1 << 20,),))
+    network: dict[str, MemoryTransport] = {}
+    sizes: list[int] = []
+
+    async def wire(region: Region, piece: Piece, held: memoryview) -> memoryview:
+        sizes.append(piece.size_bytes)
+        return held
+
+    pools = []
+    for name in "ab":
+        memory = memoryview(bytearray(layout.region_bytes(0)))
+        pools.append((BlockPool(layout, [memory], 1), MemoryTransport(name, network, wire=wire)))
+    (source, far), (target, near) = pools
+    blocks = tuple(range(32))
+    source.commit(source.place("t", blocks, 0.0, 0.0), rank=0)
+    region = far.register(host_view(source.memories[0]))
+    executor = Executor(
+        {"b": Target(target, near)},
+        {"a": PoolHolder(source, [region], lambda: 0.0)},
+        clock=lambda: 0.0,
+        chunk_bytes=8 << 20,
+        window=2,
+    )
+    wanted = Move("t", blocks, ("a",), "b", 32 << 20, inf, 1.0, "", striped=striped)
+    (result,) = asyncio.run(executor.run([wanted]))
+    assert result.ok
+    assert max(sizes) == largest_bytes
