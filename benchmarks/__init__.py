@@ -1,1 +1,0 @@
-"""One script a claim. Run from the checkout."""
