@@ -105,8 +105,14 @@ def main() -> None:
 
 
 def show(name: str, found: Any) -> None:
-    """Print what came of a part."""
-    for row in found if isinstance(found, list) else [found]:
+    """Print what came of a part; of ways that are exact only how many there were."""
+    rows = found if isinstance(found, list) else [found]
+    tried = [row["exact"] for row in rows if "exact" in row]
+    if tried:
+        print(f"{name}: {sum(tried)} of {len(tried)} ways exact", flush=True)
+    for row in rows:
+        if row.get("exact"):
+            continue
         cells = (
             f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
             for key, value in row.items()

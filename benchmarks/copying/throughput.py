@@ -45,8 +45,9 @@ def _measure(kind: str, end: End, runs: int) -> dict[str, Any]:
     with star(["a", "b"]) as ends:
         (there, address), (here, mine) = ends["a"], ends["b"]
         with agent_process(End(end.layer_bytes, end.slots, end.filled, kind, address), there) as a:
+            quiet = subprocess.DEVNULL  # it complains of being ended
             server = ["ip", "netns", "exec", there, "iperf3", "-s", "-p", "5201"]
-            with subprocess.Popen(server, stdout=subprocess.DEVNULL) as peer:
+            with subprocess.Popen(server, stdout=quiet, stderr=quiet) as peer:
                 try:
                     return _outcome({**arguments, "host": mine}, a, here)
                 finally:

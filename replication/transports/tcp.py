@@ -22,8 +22,8 @@ from replication.transports.tcp_frames import (
 from replication.transports.tcp_server import MOST_PIECES, TcpServer, pack_request
 from replication.transports.together import together
 
-STREAM_BYTES = 4 << 20
-"""A read of less is not worth a second stream."""
+STREAM_BYTES = 16 << 20
+"""A read of less is not worth a second stream: those under way beside it have theirs."""
 
 
 class TcpTransport:
