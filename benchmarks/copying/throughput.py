@@ -22,6 +22,8 @@ from replication.plan import Move
 from replication.target import Target
 
 GIB = 1 << 30
+CONNECTS = 20
+"""How often a client is tried: under emulation its server takes seconds to start."""
 PEERS = {"shm": "memcpy", "tcp": "iperf3", "verbs": "ib_read_bw"}
 
 
@@ -159,18 +161,26 @@ def _ib_read_bw(size_bytes: int) -> Reference:
     devices = sorted(os.listdir("/sys/class/infiniband"))
 
     async def copy() -> float:
-        options = ["-s", str(MIB), "-n", str(max(5, size_bytes // MIB)), "-F"]
-        gid = ["-x", "1"]
+        options = ["-x", "1", "-s", str(MIB), "-n", str(max(5, size_bytes // MIB)), "-F"]
+        command = ["ib_read_bw", "-d", devices[-1], *options, "10.77.0.1"]
         with subprocess.Popen(
-            ["ib_read_bw", "-d", devices[0], *gid, *options], stdout=subprocess.DEVNULL
+            ["ib_read_bw", "-d", devices[0], *options], stdout=subprocess.DEVNULL
         ) as server:
-            time.sleep(1.0)
-            command = ["ib_read_bw", "-d", devices[-1], *gid, *options, "10.77.0.1"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            server.wait()
-        if done.returncode:
-            sys.exit(f"ib_read_bw failed: {done.stderr or done.stdout}")
-        (line,) = [one for one in done.stdout.splitlines() if one.split()[:1] == [str(MIB)]]
+            try:
+                done = _once_it_listens(command)
+            finally:
+                server.terminate()
+        (line,) = [one for one in done.splitlines() if one.split()[:1] == [str(MIB)]]
         return float(line.split()[3]) * MIB
 
     return copy
+
+
+def _once_it_listens(command: list[str]) -> str:
+    """Return what a client puts out that fails for as long as its server starts."""
+    for _ in range(CONNECTS):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if not done.returncode:
+            return done.stdout
+        time.sleep(1.0)
+    sys.exit(f"{command[0]} failed {CONNECTS} times: {done.stderr or done.stdout}")
