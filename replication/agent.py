@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from replication.attempt import Target
 from replication.control.address import Address, listen
 from replication.control.messages import (
     AskCancel,
@@ -16,6 +15,8 @@ from replication.control.messages import (
     AskDrop,
     AskEvents,
     AskFill,
+    AskFollow,
+    AskLanded,
     AskLease,
     AskList,
     AskRelease,
@@ -31,10 +32,12 @@ from replication.control.server import ControlServer
 from replication.errors import Busy, Refused
 from replication.events import EventLog, Events
 from replication.executor import Executor
+from replication.forwarding import PoolForwarder
 from replication.layout import Layout
 from replication.peer import Offer, PoolHolder
 from replication.plan import Move
 from replication.store import BlockPool
+from replication.target import Target
 from replication.transports.base import Transport
 from replication.transports.choice import AutoTransport
 from replication.trial import fill
@@ -113,12 +116,14 @@ class Agent:
             wall_clock=lambda: datetime.now(UTC).timestamp(),
         )
         regions = [transport.register(memory) for memory in memories]
-        self._holder = PoolHolder(self.pool, regions, self._now_s)
+        self._holder = PoolHolder(self.pool, regions, self._now_s, transport.digest_every)
+        self._forwarder = PoolForwarder(self.pool, regions, self._now_s)
         listener, self.address = listen(address)
         self._holders: OrderedDict[str, AgentHolder] = OrderedDict()
         self._executor = Executor(
             {str(self.address): Target(self.pool, transport)},
             self._holders,
+            forwarders=self._holders,
             clock=self._now_s,
             lease_s=lease_s,
         )
@@ -159,6 +164,10 @@ class Agent:
         match request:
             case AskLease():
                 return await self._lease(request)
+            case AskFollow():
+                return await self._follow(request)
+            case AskLanded():
+                return await self._forwarder.landed(request.lease, request.beyond_bytes)
             case AskVerify():
                 await self._holder.verify(request.lease)
                 return None
@@ -179,9 +188,16 @@ class Agent:
                 return await self._fill(request)
 
     async def _lease(self, asked: AskLease) -> Offer:
+        self._check_leases()
+        return await self._holder.lease(asked.tenant, asked.chain, asked.length_s)
+
+    async def _follow(self, asked: AskFollow) -> Offer:
+        self._check_leases()
+        return await self._forwarder.follow(asked.tenant, asked.chain, asked.length_s)
+
+    def _check_leases(self) -> None:
         if self.pool.leases(self._now_s()) >= MOST_LEASES:
             raise Busy(f"{MOST_LEASES} leases stand already")
-        return await self._holder.lease(asked.tenant, asked.chain, asked.length_s)
 
     async def _copy(self, orders: Sequence[Order]) -> tuple[Outcome, ...]:
         if self._copies + len(orders) > MOST_COPIES:
@@ -194,8 +210,9 @@ class Agent:
             self._copies -= len(orders)
 
     def _move(self, order: Order) -> Move:
-        for text in order.holders:
-            self._know(text)
+        for text in (*order.holders, order.via):
+            if text:
+                self._know(text)
         return Move(
             order.tenant,
             order.chain,
@@ -205,6 +222,8 @@ class Agent:
             self._now_s() + order.within_s,
             order.value_s,
             order.reason,
+            order.via,
+            order.striped,
         )
 
     def _know(self, text: str) -> None:

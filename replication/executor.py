@@ -2,26 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from replication.attempt import Pace, Tally, Target, attempt
+from replication.attempt import Giver, Pace
 from replication.budget import Link
-from replication.errors import (
-    Busy,
-    Cancelled,
-    NoRoom,
-    PeerGone,
-    ReplicationError,
-)
+from replication.errors import Cancelled, PeerGone, ReplicationError
+from replication.forwarding import Forwarder
 from replication.pacer import Pacer
+from replication.parcels import Parcels
 from replication.peer import Holder
 from replication.plan import Move
 from replication.result import Result
+from replication.striping import Striping
+from replication.target import Target
 from replication.transports.deadline import within
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 16 << 20
 """Long enough that a round trip is small beside it, short enough to give way soon."""
+HAND_ON = 32
+"""In so many steps a copy is handed on at least: the next in a chain is behind by one of them."""
+LEAST_CHUNK_BYTES = 256 << 10
+"""Smaller ones would wait for round trips."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,19 +39,25 @@ class Executor:
     ----------
     targets, holders
         By replica: where copies may go, and who may be asked for them.
+    forwarders
+        By replica: where bytes may come from that are on their way there themselves.
     clock
         The clock that deadlines, and the targets' leases, are on; returns seconds.
     rates_bytes_s
         What copies may take of each replica's links, in bytes a second; no limit where absent.
     chunk_bytes
         Bytes read between two looks at who goes first.
+    window
+        Chunks of a copy that are under way from one holder at once.
+    stripes
+        Holders that one copy is read from at once, where each has at least a chunk to give.
     lease_s
         How long a holder is asked to keep blocks, and the most that one try takes.
 
     Raises
     ------
     ValueError
-        If a rate or `chunk_bytes` isn't positive.
+        If a rate, `chunk_bytes`, `window` or `stripes` isn't positive.
     """
 
     def __init__(
@@ -58,17 +66,25 @@ class Executor:
         holders: Mapping[str, Holder],
         *,
         clock: Callable[[], float],
+        forwarders: Mapping[str, Forwarder] | None = None,
         rates_bytes_s: Mapping[Link, float] | None = None,
         chunk_bytes: int = CHUNK_BYTES,
+        window: int = 4,
+        stripes: int = 4,
         lease_s: float = 30.0,
     ) -> None:
-        if chunk_bytes < 1:
-            raise ValueError(f"chunk_bytes must be at least 1, got {chunk_bytes}")
+        counts = {"chunk_bytes": chunk_bytes, "window": window, "stripes": stripes}
+        for name, count in counts.items():
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
         self._targets = targets
         self._holders = holders
+        self._forwarders = {} if forwarders is None else forwarders
         self._clock = clock
         self._pacer = Pacer(rates_bytes_s or {})
         self._chunk_bytes = chunk_bytes
+        self._window = window
+        self._stripes = stripes
         self._lease_s = lease_s
         self._tasks: dict[asyncio.Task[Result], Move] = {}
         self._flights: dict[tuple[str, str, int], asyncio.Future[None]] = {}
@@ -101,54 +117,52 @@ class Executor:
 
     async def _carry_out(self, move: Move) -> Result:
         started_s = self._clock()
-        tally = Tally()
-        asked: list[str] = []
+        if move.target not in self._targets:
+            return Result(move, 0, 0, 0.0, "", 0, PeerGone(f"{move.target} is not known here"))
+        target = self._targets[move.target]
+        copy = Parcels(move, target.pool, self._chunk_of(move), self._clock)
+        striping = Striping(copy, self._pace(move), self._stripes if move.striped else 1)
         error: ReplicationError | None = None
         try:
-            if move.target not in self._targets:
-                raise PeerGone(f"{move.target} is not known here")
             async with within(move.deadline_s - started_s), self._alone(move):
-                await self._try_holders(move, tally, asked)
+                if target.pool.missing(move.tenant, move.chain):
+                    await striping.run(self._givers(move, target))
         except ReplicationError as failed:
             error = failed
         except asyncio.CancelledError:
             error = Cancelled("called off before it was whole")
-        if tally.moved_bytes:
-            error = None
         result = Result(
             move,
-            moved_bytes=tally.moved_bytes,
-            wasted_bytes=tally.wasted_bytes,
+            moved_bytes=copy.moved_bytes,
+            wasted_bytes=copy.ordered_bytes - copy.moved_bytes,
             took_s=self._clock() - started_s,
-            path=self._path(move, asked),
-            retries=max(0, len(asked) - 1),
-            error=error,
+            path=_path(move, striping.path),
+            retries=striping.retries,
+            error=None if copy.whole else error,
         )
         logger.info("%s", result)
         return result
 
-    async def _try_holders(self, move: Move, tally: Tally, asked: list[str]) -> None:
-        """Ask one holder after the other, until the target has it all."""
-        target = self._targets[move.target]
-        error: ReplicationError = PeerGone("nobody is known to hold it")
+    def _chunk_of(self, move: Move) -> int:
+        """Return how much of a move is read at once: less where others wait for it."""
+        if move.striped:
+            return self._chunk_bytes
+        step_bytes = move.size_bytes // (HAND_ON * self._window)
+        return min(self._chunk_bytes, max(LEAST_CHUNK_BYTES, step_bytes))
+
+    def _givers(self, move: Move, target: Target) -> list[Giver]:
+        """Return whom to turn to, the first first; by way of a forwarder before without."""
+        givers = []
         for name in move.holders:
-            if not target.pool.missing(move.tenant, move.chain):
-                return
             if name not in self._holders:
-                error = PeerGone(f"{name} is not known here")
                 continue
-            asked.append(name)
-            try:
-                async with within(self._lease_s):
-                    pace = self._pace(move, name)
-                    await attempt(move, self._holders[name], target, pace, tally)
-                return
-            except (NoRoom, Busy):
-                raise
-            except ReplicationError as failed:
-                error = failed
-        if target.pool.missing(move.tenant, move.chain):
-            raise error
+            holder = self._holders[name]
+            if move.via in self._forwarders:
+                transport = target.transport_to(move.via)
+                forwarder = self._forwarders[move.via]
+                givers.append(Giver(name, holder, transport, move.via, forwarder))
+            givers.append(Giver(name, holder, target.transport_to(name)))
+        return givers
 
     @asynccontextmanager
     async def _alone(self, move: Move) -> AsyncIterator[None]:
@@ -168,21 +182,25 @@ class Executor:
                 del self._flights[key]
             landed.set_result(None)
 
-    def _pace(self, move: Move, holder: str) -> Pace:
-        links = ((holder, "out"), (move.target, "in"))
+    def _pace(self, move: Move) -> Pace:
+        def turn(giver: Giver, size_bytes: int) -> Awaitable[None]:
+            links = ((giver.sender, "out"), (move.target, "in"))
+            return self._pacer.turn(links, size_bytes, move.worth)
+
         return Pace(
-            chunk_bytes=self._chunk_bytes,
+            window=self._window,
             lease_s=self._lease_s,
-            turn=lambda size_bytes: self._pacer.turn(links, size_bytes, move.worth),
+            turn=turn,
             left_s=lambda: move.deadline_s - self._clock(),
-            now_s=self._clock,
         )
 
-    def _path(self, move: Move, asked: list[str]) -> str:
-        if not asked:
-            return ""
-        transport = type(self._targets[move.target].transport).__name__
-        return f"{asked[-1]} -> {move.target} over {transport}"
+
+def _path(move: Move, givers: Sequence[Giver]) -> str:
+    if not givers:
+        return ""
+    names = dict.fromkeys(giver.path for giver in givers)
+    transports = dict.fromkeys(type(giver.transport).__name__ for giver in givers)
+    return f"{' + '.join(names)} -> {move.target} over {' + '.join(transports)}"
 
 
 def _outcome(task: asyncio.Task[Result], move: Move) -> Result:

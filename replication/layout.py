@@ -52,9 +52,13 @@ class Layout:
         """Bytes of one block over all ranks."""
         return sum(map(sum, self.layer_bytes))
 
+    def rank_bytes(self, rank: int) -> int:
+        """Return the bytes of one block on a rank."""
+        return sum(self.layer_bytes[rank])
+
     def region_bytes(self, rank: int) -> int:
         """Return the bytes of a rank's whole memory."""
-        return self.slots * sum(self.layer_bytes[rank])
+        return self.slots * self.rank_bytes(rank)
 
     def stretches(self, rank: int, slot: int) -> tuple[tuple[int, int], ...]:
         """Return where a block lies on a rank, as (offset, bytes) by layer."""
@@ -63,3 +67,27 @@ class Layout:
             found.append((base + slot * size_bytes, size_bytes))
             base += self.slots * size_bytes
         return tuple(found)
+
+    def locate(self, rank: int, offset: int) -> tuple[int, int, int]:
+        """Return whose byte is at an offset of a rank's memory: `stretches` the other way round.
+
+        Returns
+        -------
+        tuple[int, int, int]
+            The slot, the byte's place in its block, counted over all ranks and layers, and how
+            many bytes of that layer are left from it on.
+
+        Raises
+        ------
+        ValueError
+            If it lies outside.
+        """
+        before = sum(map(self.rank_bytes, range(rank)))
+        base = 0
+        for size_bytes in self.layer_bytes[rank]:
+            if base <= offset < base + self.slots * size_bytes:
+                slot, within = divmod(offset - base, size_bytes)
+                return slot, before + within, size_bytes - within
+            base += self.slots * size_bytes
+            before += size_bytes
+        raise ValueError(f"offset {offset} is outside of rank {rank}")

@@ -12,7 +12,10 @@ class Move:
     """One prefix to be brought to one replica, from the first of `holders` that can give it.
 
     `chain` are the prefix's blocks and no more. `deadline_s` is on the arrivals' clock, `value_s`
-    the delay that the copy is expected to save, summed over requests.
+    the delay that the copy is expected to save, summed over requests. `via` names a replica to
+    which the same prefix is on its way: the bytes come from there as they land, what they have to
+    be like is still asked of a holder. One that others follow is not `striped`: its bytes have to
+    be those of a single holder.
     """
 
     tenant: str
@@ -23,6 +26,8 @@ class Move:
     deadline_s: float
     value_s: float
     reason: str
+    via: str = ""
+    striped: bool = True
 
     @property
     def key(self) -> tuple[str, str, int]:

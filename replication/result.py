@@ -11,8 +11,9 @@ class Result:
     """What a move came to. `error` is None where the whole prefix is on the target now.
 
     `moved_bytes` are in place and can be used, `wasted_bytes` were ordered from a holder and
-    thrown away. `path` names the holder that was asked last, the target and the transport; it is
-    empty where nothing had to be moved. `retries` counts holders asked after the first.
+    thrown away. `path` names the holders that brought it, or where nothing came the one that was
+    asked last, the target and the transports; it is empty where nothing had to be moved. `retries`
+    counts tries that were made because an earlier one had failed.
     """
 
     move: Move

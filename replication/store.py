@@ -1,7 +1,8 @@
 """A replica's KV memory as a pool of blocks, each of which is whole or can't be seen."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
@@ -13,6 +14,7 @@ import xxhash
 from replication.errors import Busy, LeaseLost, NoRoom, Recycled
 from replication.layout import Layout
 from replication.lease import Lease, Leases
+from replication.memory import Memory
 from replication.resident import Observer, Resident
 
 
@@ -42,6 +44,7 @@ class _Slot:
     copied: bool = False
     leased: bool = False
     valid: bool = False
+    landed_bytes: int = 0
     worth: float = 0.0
     used: int = 0
     digests: dict[int, int] = field(default_factory=dict)
@@ -75,13 +78,15 @@ class BlockPool:
         If a memory has not the size that `layout` says.
     """
 
-    def __init__(self, layout: Layout, memories: Sequence[memoryview], epoch: int) -> None:
+    def __init__(self, layout: Layout, memories: Sequence[Memory], epoch: int) -> None:
         sizes = [memory.nbytes for memory in memories]
         wanted = [layout.region_bytes(rank) for rank in layout.ranks]
         if sizes != wanted:
             raise ValueError(f"memories must be of {wanted} bytes, got {sizes}")
         self.layout = layout
-        self.memories = tuple(memory.cast("B") for memory in memories)
+        self.memories = tuple(
+            memory.cast("B") if isinstance(memory, memoryview) else memory for memory in memories
+        )
         self.epoch = epoch
         self.observer: Observer | None = None
         self._leases = Leases(epoch)
@@ -89,6 +94,7 @@ class BlockPool:
         self._free = list(reversed(range(layout.slots)))
         self._where: dict[tuple[str, int], int] = {}
         self._open: dict[int, _Open] = {}
+        self._watching: set[Callable[[], None]] = set()
         self._placed = 0
         self._ticks = 0
 
@@ -131,6 +137,45 @@ class BlockPool:
         for slot in slots:
             self._slots[slot].leased = True
         return self._pin(slots, until_s)
+
+    def follow(self, tenant: str, chain: Sequence[int], until_s: float, now_s: float) -> Lease:
+        """Note the blocks of a chain, those too that are still being brought.
+
+        What has landed of them may be read, but is worth only what it proves to be: nobody has
+        compared it yet. `check` tells if a block was given up.
+
+        Raises
+        ------
+        LeaseLost
+            If a block is neither valid here nor being brought.
+        """
+        self._leases.expire(now_s)
+        slots = [self._where.get((tenant, block)) for block in chain]
+        known = [slot for slot in slots if slot is not None]
+        if len(known) < len(chain):
+            raise LeaseLost(f"{len(known)} of {len(chain)} blocks are held or on their way")
+        return self._pin(known, until_s)
+
+    def landed(self, lease: Lease) -> tuple[int, ...]:
+        """Return how much of each block of a lease can be read, in bytes from its first on."""
+        whole = self.layout.block_bytes
+        slots = [self._slots[number] for number in lease.slots]
+        return tuple(whole if slot.valid else slot.landed_bytes for slot in slots)
+
+    def land(self, placement: Placement, number: int, upto_bytes: int) -> None:
+        """Note that a placement's block number `number` is there up to a byte."""
+        if placement.number in self._open:
+            self._slots[placement.slots[number]].landed_bytes = upto_bytes
+            self._tell()
+
+    @contextmanager
+    def watched(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Call `callback`, inside, whenever something is placed, lands, or is given up."""
+        self._watching.add(callback)
+        try:
+            yield
+        finally:
+            self._watching.discard(callback)
 
     def check(self, lease: Lease, now_s: float) -> None:
         """Return if what was read under `lease` until now was what it promised.
@@ -185,6 +230,7 @@ class BlockPool:
         self._open[placement.number] = _Open(
             placement, set(self.layout.ranks), self._pin(head, inf)
         )
+        self._tell()
         return placement
 
     def commit(self, placement: Placement, rank: int) -> bool:
@@ -254,16 +300,19 @@ class BlockPool:
     def digest(self, slot: int, rank: int) -> int:
         """Return the XXH3 of what a rank's memory holds of a block, layer after layer.
 
-        It is worked out once for each valid block, and each time for one that is being filled.
+        It is worked out once for each valid block, and each time for one that is being filled. May
+        be called in a thread: what it finds of a block that is given up meanwhile is not kept.
         """
-        known = self._slots[slot].digests.get(rank)
+        held = self._slots[slot]
+        known = held.digests.get(rank)
         if known is not None:
             return known
+        lasts = held.valid
         state = xxhash.xxh3_64()
         for offset, size_bytes in self.layout.stretches(rank, slot):
             state.update(self.memories[rank][offset : offset + size_bytes])
-        if self._slots[slot].valid:
-            self._slots[slot].digests[rank] = state.intdigest()
+        if lasts:
+            held.digests[rank] = state.intdigest()
         return state.intdigest()
 
     def _valid(self, tenant: str, block: int) -> bool:
@@ -317,6 +366,11 @@ class BlockPool:
     def _close(self, opened: _Open) -> None:
         del self._open[opened.placement.number]
         self._leases.release(opened.head)
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in tuple(self._watching):
+            callback()
 
 
 def _resident(slot: _Slot) -> Resident:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
+from replication.memory import host_view
 from replication.store import BlockPool
 
 
@@ -26,7 +27,7 @@ async def fill(pool: BlockPool, tenant: str, chain: Sequence[int], seed: int, no
                 chance = Random(f"{seed} {tenant} {block} {rank}")
                 for offset, size_bytes in pool.layout.stretches(rank, slot):
                     made_up = chance.randbytes(size_bytes)
-                    pool.memories[rank][offset : offset + size_bytes] = made_up
+                    host_view(pool.memories[rank])[offset : offset + size_bytes] = made_up
         for rank in pool.layout.ranks:
             pool.commit(placement, rank)
     except BaseException:

@@ -45,6 +45,7 @@ from replication.errors import (
 from replication.events import AllBlocksCleared, BlockRemoved, BlockStored
 from replication.layout import Layout
 from replication.lease import Lease
+from replication.multicast import spread
 from replication.peer import Offer
 from replication.plan import Move
 from replication.result import Result
@@ -221,6 +222,25 @@ def test_replicas_are_found_by_the_addresses_of_their_agents() -> None:
         assert (result.ok, result.move) == (True, move)
 
     talk(steps)
+
+
+@pytest.mark.parametrize("kind", ["memory", "tcp", "shm"])
+def test_agents_hand_a_prefix_on_to_each_other_as_it_arrives(kind: str) -> None:
+    async def steps(lab: Lab, b: AgentClient) -> None:
+        clients = {"b": b, "d": await lab.start("d", kind), "e": await lab.start("e", kind)}
+        plan = spread([replace(lab.move("a"), target=name) for name in clients], chunk_bytes=50)
+        addresses = {name: lab.address(name) for name in clients}
+        now_s = asyncio.get_running_loop().time()
+        moves = [replace(one, deadline_s=now_s + 20.0) for one in plan]
+        found = await asyncio.gather(
+            *(clients[one.target].copy([one], addresses, now_s) for one in moves)
+        )
+        assert [result.ok for (result,) in found] == [True] * 3
+        assert [" via " in result.path for (result,) in found] == [False, True, True]
+        for name in clients:
+            assert lab.blocks(name) == lab.blocks("a")
+
+    talk(steps, kind)
 
 
 def test_what_came_of_each_move_is_told_in_their_order() -> None:

@@ -16,6 +16,8 @@ from replication.transports.tcp import TcpTransport
 class Noted:
     """A part that offers what it is given, and notes what it is asked for."""
 
+    digest_every = 1
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.asked: list[Region] = []

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from forecasting.forecast import Prefix
 from policies.base import Copy, Decision
-from replication.chunks import cut
+from replication.chunks import parcels, pieces
 from replication.layout import Layout
 from replication.plan import make_plan
 
@@ -85,6 +85,7 @@ def test_chunks_bring_each_byte_of_each_block_to_its_place_once(
 ) -> None:
     source, target = Layout(6, layer_bytes), Layout(4, layer_bytes)
     slots = list(zip(here, there, strict=False))[:3]
+    found = parcels(len(slots), source.block_bytes, chunk_bytes)
     for rank in source.ranks:
         wanted = {
             end + at: start + at
@@ -94,25 +95,50 @@ def test_chunks_bring_each_byte_of_each_block_to_its_place_once(
             )
             for at in range(size_bytes)
         }
-        chunks = list(cut(source, target, rank, slots, chunk_bytes))
-        sizes = [sum(piece.size_bytes for piece in chunk) for chunk in chunks]
         brought = [
             (piece.target_offset + at, piece.source_offset + at)
-            for chunk in chunks
-            for piece in chunk
+            for parcel in found
+            for stretch in parcel.chunks
+            for piece in pieces(
+                source, target, rank, slots[parcel.blocks.start : parcel.blocks.stop], stretch
+            )
             for at in range(piece.size_bytes)
         ]
-        assert sizes[:-1] == [chunk_bytes] * (len(sizes) - 1)
         assert len(brought) == len(wanted)
         assert dict(brought) == wanted
 
 
+@given(count=st.integers(0, 20), block_bytes=st.integers(1, 50), chunk_bytes=st.integers(1, 200))
+def test_parcels_hold_each_block_once_and_chunks_are_no_larger_than_asked(
+    count: int, block_bytes: int, chunk_bytes: int
+) -> None:
+    found = parcels(count, block_bytes, chunk_bytes)
+    assert [block for parcel in found for block in parcel.blocks] == list(range(count))
+    for parcel in found:
+        assert [start for start, _ in parcel.chunks] == [0, *(end for _, end in parcel.chunks)][:-1]
+        assert parcel.chunks[-1][1] == block_bytes
+        for start, end in parcel.chunks:
+            assert 0 < (end - start) * len(parcel.blocks) <= chunk_bytes
+
+
 def test_neighbours_on_both_sides_are_one_piece() -> None:
     layout = Layout(slots=4, layer_bytes=((8, 8),))
-    (chunk,) = cut(layout, layout, 0, [(1, 0), (0, 3), (2, 1)], chunk_bytes=1000)
-    assert [(one.source_offset, one.target_offset, one.size_bytes) for one in chunk] == [
+    found = pieces(layout, layout, 0, [(1, 0), (0, 3), (2, 1)], (0, 16))
+    assert [(one.source_offset, one.target_offset, one.size_bytes) for one in found] == [
         (0, 24, 8),
         (8, 0, 16),
         (32, 56, 8),
         (40, 32, 16),
     ]
+
+
+def test_a_stretch_brings_the_part_of_each_layer_that_it_covers() -> None:
+    layout = Layout(slots=2, layer_bytes=((8, 8), (8,)))
+    stretch = (6, 20)
+    first = pieces(layout, layout, 0, [(0, 1)], stretch)
+    second = pieces(layout, layout, 1, [(0, 1)], stretch)
+    assert [(one.source_offset, one.target_offset, one.size_bytes) for one in first] == [
+        (6, 14, 2),
+        (16, 24, 8),
+    ]
+    assert [(one.source_offset, one.target_offset, one.size_bytes) for one in second] == [(0, 8, 4)]

@@ -1,8 +1,14 @@
-"""Copies, engines, restarts and faults in any order: wrong bytes are never visible."""
+"""Copies, engines, restarts and faults in any order: wrong bytes are never visible.
+
+Copies are striped over two sources, or follow each other from b to d. Set BTB_MACHINE_STEPS to take
+more or fewer steps than the usual 10,000.
+"""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from random import Random
 
@@ -10,20 +16,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from replication.attempt import Target
 from replication.errors import Busy, NoRoom, PeerGone
 from replication.executor import Executor
+from replication.forwarding import PoolForwarder
 from replication.layout import Layout
 from replication.lease import Lease
+from replication.multicast import spread
 from replication.peer import Offer, PoolHolder
 from replication.plan import Move
 from replication.result import Result
 from replication.store import BlockPool, State
+from replication.target import Target
 from replication.transports.base import Piece, Region
 from replication.transports.memory import MemoryTransport, Wire, corrupted, cut_short, gone, intact
 
 LAYOUT = Layout(slots=6, layer_bytes=((4, 6), (5,)))
-NAMES = ("a", "b", "c")
+NAMES = ("a", "b", "c", "d")
+TARGETS = ("b", "d")
 BLOCKS = range(1, 9)
 CHAINS = ((1, 2, 3), (1, 2, 4, 5), (6, 7), (8,))
 LEASE_S = 10.0
@@ -36,6 +45,7 @@ worths = st.sampled_from([0.0, 1.0, 2.0])
 faults = st.sampled_from([corrupted, cut_short, gone])
 picks = st.integers(0, 50)
 flows = st.integers(0, 10)
+flags = st.booleans()
 
 
 def contents(tenant: str, block: int, rank: int, layer: int, size_bytes: int) -> bytes:
@@ -107,8 +117,41 @@ class Channel:
         return PoolHolder(replica.pool, replica.regions, lambda: self._machine.now_s)
 
 
+class Onward:
+    """The way to a target that hands on; each call waits at a gate, and for nothing else."""
+
+    def __init__(self, machine: "Replication", name: str) -> None:
+        self._machine = machine
+        self._name = name
+
+    async def follow(self, tenant: str, chain: Sequence[int], length_s: float) -> Offer:
+        await self._pass()
+        return await self._forwarder().follow(tenant, chain, length_s)
+
+    async def landed(self, lease: Lease, beyond_bytes: int) -> tuple[int, ...]:
+        await self._pass()
+        return await self._forwarder().landed(lease, beyond_bytes)
+
+    async def verify(self, lease: Lease) -> None:
+        await self._pass()
+        await self._forwarder().verify(lease)
+
+    async def release(self, lease: Lease) -> None:
+        await self._forwarder().release(lease)
+
+    async def _pass(self) -> None:
+        if await self._machine.gate() is gone:
+            raise PeerGone("cut off")
+
+    def _forwarder(self) -> PoolForwarder:
+        replica = self._machine.replicas[self._name]
+        return PoolForwarder(
+            replica.pool, replica.regions, lambda: self._machine.now_s, patience_s=0.0
+        )
+
+
 class Replication(RuleBasedStateMachine):
-    """Replica b is copied to from a and c; everything waits at gates that rules open."""
+    """Replicas b and d are copied to from a and c; everything waits at gates that rules open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,13 +164,19 @@ class Replication(RuleBasedStateMachine):
         self.start_executor()
 
     def start_executor(self) -> None:
-        target = self.replicas["b"]
-        target.transport.wire = self.wire
+        for name in TARGETS:
+            self.replicas[name].transport.wire = self.wire
         self.executor = Executor(
-            {"b": Target(target.pool, target.transport)},
+            {
+                name: Target(self.replicas[name].pool, self.replicas[name].transport)
+                for name in TARGETS
+            },
             {name: Channel(self, name) for name in ("a", "c")},
+            forwarders={name: Onward(self, name) for name in TARGETS},
             clock=lambda: self.now_s,
             chunk_bytes=7,
+            window=2,
+            stripes=2,
             lease_s=LEASE_S,
         )
 
@@ -163,16 +212,35 @@ class Replication(RuleBasedStateMachine):
         with suppress(Busy, NoRoom):
             self.replicas[name].compute(tenant, chain, worth, self.now_s)
 
-    @rule(tenant=tenants, chain=chains, first=sources, worth=worths, flows=flows)
-    def a_copy_starts(
-        self, tenant: str, chain: tuple[int, ...], first: str, worth: float, flows: int
-    ) -> None:
+    def start(self, moves: Sequence[Move]) -> None:
+        for move in moves:
+            self.runs.append((move, self.loop.create_task(self.executor.run([move]))))
+
+    def move(self, tenant: str, chain: tuple[int, ...], first: str, worth: float) -> Move:
         size_bytes = LAYOUT.block_bytes * len(chain)
         holders = (first, "c" if first == "a" else "a")
-        move = Move(tenant, chain, holders, "b", size_bytes, inf, worth * size_bytes, "")
-        self.an_engine_computes(first, tenant, chain, worth)
-        self.runs.append((move, self.loop.create_task(self.executor.run([move]))))
+        return Move(tenant, chain, holders, "b", size_bytes, inf, worth * size_bytes, "")
+
+    @rule(
+        tenant=tenants, chain=chains, first=sources, worth=worths, both=st.booleans(), flows=flows
+    )
+    def a_copy_starts(
+        self, tenant: str, chain: tuple[int, ...], first: str, worth: float, both: bool, flows: int
+    ) -> None:
+        move = self.move(tenant, chain, first, worth)
+        for name in move.holders if both else (first,):
+            self.an_engine_computes(name, tenant, chain, worth)
+        self.start([move])
         self.flow(0, flows)
+
+    @rule(tenant=tenants, chain=chains, first=sources, pick=picks, flows=flows)
+    def a_multicast_starts(
+        self, tenant: str, chain: tuple[int, ...], first: str, pick: int, flows: int
+    ) -> None:
+        move = self.move(tenant, chain, first, 1.0)
+        self.an_engine_computes(first, tenant, chain, 1.0)
+        self.start(spread([move, replace(move, target="d")], chunk_bytes=7))
+        self.flow(pick, flows)
 
     @rule(pick=picks, fault=faults, flows=flows)
     def a_call_or_a_piece_goes_wrong(self, pick: int, fault: Wire, flows: int) -> None:
@@ -191,7 +259,7 @@ class Replication(RuleBasedStateMachine):
         fault: Wire,
         flows: int,
     ) -> None:
-        self.a_copy_starts(tenant, chain, first, 1.0, flows)
+        self.a_copy_starts(tenant, chain, first, 1.0, pick % 2 == 0, flows)
         self.a_call_or_a_piece_goes_wrong(pick, fault, 20)
 
     @rule(pick=picks, flows=flows)
@@ -222,10 +290,11 @@ class Replication(RuleBasedStateMachine):
         self.flow(0, flows)
 
     @rule()
-    def the_target_starts_anew(self) -> None:
+    def the_targets_start_anew(self) -> None:
         self.loop.run_until_complete(self.executor.aclose())
-        self.check_all_have_ended(self.replicas["b"])
-        self.replicas["b"].start()
+        for name in TARGETS:
+            self.check_all_have_ended(self.replicas[name])
+            self.replicas[name].start()
         self.start_executor()
 
     @invariant()
@@ -238,8 +307,9 @@ class Replication(RuleBasedStateMachine):
         for name, replica in self.replicas.items():
             states = replica.pool.states(self.now_s)
             assert states.total() == LAYOUT.slots
-            under_way = [move for move, run in self.runs if not run.done()]
-            most = sum(len(move.chain) for move in under_way) if name == "b" else 0
+            most = sum(
+                len(move.chain) for move, run in self.runs if move.target == name and not run.done()
+            )
             assert states[State.FILLING] <= most
 
     @invariant()
@@ -271,7 +341,7 @@ class Replication(RuleBasedStateMachine):
 
 TestReplication = Replication.TestCase
 TestReplication.settings = settings(
-    max_examples=80,
+    max_examples=int(os.environ.get("BTB_MACHINE_STEPS", "10000")) // 50,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

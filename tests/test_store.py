@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from replication.errors import Busy, LeaseLost, NoRoom, Recycled
 from replication.layout import Layout
+from replication.memory import host_view
 from replication.resident import Resident
 from replication.store import BlockPool, Placement, State
 
@@ -215,7 +216,7 @@ def test_a_pool_that_starts_anew_knows_no_earlier_lease() -> None:
 
 def test_a_digest_is_that_of_a_blocks_layers_one_after_the_other() -> None:
     pool = make_pool()
-    pool.memories[0][:] = bytes(range(32))
+    host_view(pool.memories[0])[:] = bytes(range(32))
     placement = pool.place("t", (1,), worth=1.0, now_s=0.0)
     expected = xxhash.xxh3_64_intdigest(bytes([0, 1, 2, 12, 13, 14, 15, 16]))
     assert placement == Placement(1, (1,), (0,))
@@ -226,7 +227,7 @@ def test_a_digest_of_what_is_being_filled_is_never_kept() -> None:
     pool = make_pool()
     placement = pool.place("t", (1,), worth=1.0, now_s=0.0)
     before = pool.digest(placement.slots[0], rank=1)
-    pool.memories[1][0] ^= 1
+    host_view(pool.memories[1])[0] ^= 1
     assert pool.digest(placement.slots[0], rank=1) != before
 
 

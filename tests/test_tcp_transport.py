@@ -4,12 +4,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 
 from replication.errors import PeerGone, Refused, ReplicationError, TransferTimeout
 from replication.transports.base import Piece, Region
 from replication.transports.tcp import TcpTransport
+from replication.transports.tcp_bulk import mark_as_bulk, receive_views, send_views
 from replication.transports.tcp_frames import greet, receive_frame, send_frame
 from replication.transports.tcp_server import MOST_PIECES, pack_request
 
@@ -196,3 +198,34 @@ def test_a_request_is_no_longer_than_a_server_takes() -> None:
     region = Region("127.0.0.1:1", 1, "0" * 32, 10)
     full = pack_request(region, [Piece(0, 0, 1)] * MOST_PIECES)
     assert len(full) == 44 + 16 * MOST_PIECES
+
+
+def test_what_is_sent_gives_way_to_other_traffic() -> None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            mark_as_bulk(sock)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 2
+            level, option = (
+                (socket.IPPROTO_IP, socket.IP_TOS)
+                if family == socket.AF_INET
+                else (socket.IPPROTO_IPV6, socket.IPV6_TCLASS)
+            )
+            assert sock.getsockopt(level, option) == 0x20
+
+
+def test_many_small_views_are_filled_in_turn_however_they_come() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            sent = Random(1).randbytes(3_000_000)
+            into = memoryview(bytearray(len(sent)))
+            views = [into[start : start + 1000] for start in range(0, len(sent), 1000)]
+            await asyncio.gather(
+                send_views(theirs, [memoryview(sent[:7]), memoryview(sent[7:])]),
+                receive_views(ours, views),
+            )
+            assert bytes(into) == sent
+
+    asyncio.run(scenario())

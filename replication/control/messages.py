@@ -44,6 +44,21 @@ class AskLease(_Request, frozen=True, tag="lease"):
     length_s: Seconds
 
 
+class AskFollow(_Request, frozen=True, tag="follow"):
+    """Pin blocks that are there or on their way; answered with an `Offer` without digests."""
+
+    tenant: Name
+    chain: Chain
+    length_s: Seconds
+
+
+class AskLanded(_Request, frozen=True, tag="landed"):
+    """Say how far it has come; answered with bytes by block, once there are more in all."""
+
+    lease: Lease
+    beyond_bytes: Annotated[int, Meta(ge=0)]
+
+
 class AskVerify(_Request, frozen=True, tag="verify"):
     """Say whether what was read under a lease is what it promised; answered with None."""
 
@@ -57,7 +72,7 @@ class AskRelease(_Request, frozen=True, tag="release"):
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """A `Move` to whoever is asked. `holders` are addresses, `within_s` is from now on."""
+    """A `Move` to whoever is asked. `holders`, `via` are addresses, `within_s` is from now on."""
 
     tenant: Name
     chain: Chain
@@ -66,6 +81,8 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     within_s: Annotated[float, Meta(le=LONGEST_COPY_S)]
     value_s: Annotated[float, Meta(ge=0.0)]
     reason: Name
+    via: Name = ""
+    striped: bool = True
 
 
 class AskCopy(_Request, frozen=True, tag="copy"):
@@ -110,6 +127,8 @@ class AskFill(_Request, frozen=True, tag="fill"):
 
 Request = (
     AskLease
+    | AskFollow
+    | AskLanded
     | AskVerify
     | AskRelease
     | AskCopy

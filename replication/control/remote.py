@@ -12,6 +12,8 @@ from replication.control.messages import (
     AskDrop,
     AskEvents,
     AskFill,
+    AskFollow,
+    AskLanded,
     AskLease,
     AskList,
     AskRelease,
@@ -36,7 +38,7 @@ CALL_S = 10.0
 
 
 class AgentHolder:
-    """A `Holder` that is asked over a channel: whatever an executor does, it does with this one."""
+    """A `Holder`, and a `Forwarder`, that is asked over a channel, for an executor like any."""
 
     def __init__(self, address: Address, token: bytes) -> None:
         self._channel = Channel(address, token, HOLDER_PATIENCE_S)
@@ -45,6 +47,16 @@ class AgentHolder:
         """Have the blocks pinned. Where the answer is lost the lease ends by itself."""
         request = AskLease(tenant, tuple(chain), min(length_s, LONGEST_COPY_S))
         return await self._channel.ask(request, Offer, min(length_s, CALL_S))
+
+    async def follow(self, tenant: str, chain: Sequence[int], length_s: float) -> Offer:
+        """Have blocks pinned that may still be on their way there."""
+        request = AskFollow(tenant, tuple(chain), min(length_s, LONGEST_COPY_S))
+        return await self._channel.ask(request, Offer, min(length_s, CALL_S))
+
+    async def landed(self, lease: Lease, beyond_bytes: int) -> tuple[int, ...]:
+        """Ask how much of them can be read."""
+        request = AskLanded(lease, beyond_bytes)
+        return await self._channel.ask(request, tuple[int, ...], CALL_S)
 
     async def verify(self, lease: Lease) -> None:
         """Ask whether the lease was kept."""
@@ -132,4 +144,6 @@ def _order(move: Move, addresses: Mapping[str, str], now_s: float) -> Order:
         min(move.deadline_s - now_s, LONGEST_COPY_S),
         move.value_s,
         move.reason[:256],
+        addresses.get(move.via, move.via),
+        move.striped,
     )

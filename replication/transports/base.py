@@ -31,6 +31,15 @@ class Piece:
 class Transport(Protocol):
     """Reads a peer's memory. Verbs, shared memory, TCP and the fake look the same from here."""
 
+    @property
+    def digest_every(self) -> int:
+        """One block in so many has to have its digest compared, 1 for all.
+
+        Where hardware, or nothing at all, carries the bytes, a sample finds what is broken. TCP's
+        own checksum is weak.
+        """
+        ...
+
     def register(self, memory: memoryview) -> Region:
         """Make one's own `memory` readable by peers until `aclose`; return how to reach it."""
         ...

@@ -42,6 +42,7 @@ class AutoTransport:
 
     def __init__(self, parts: Mapping[str, Transport], host: str, notes: Sequence[str]) -> None:
         self._parts = dict(parts)
+        self.digest_every = min(part.digest_every for part in parts.values())
         self._host = host
         self.notes = tuple(notes)
         self.paths: dict[str, str] = {}

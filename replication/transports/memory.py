@@ -87,6 +87,8 @@ class MemoryTransport:
         What its reads go over.
     """
 
+    digest_every = 1
+
     def __init__(
         self,
         peer: str,

@@ -48,3 +48,16 @@ def batches(pieces: Iterable[Piece], most_bytes: int) -> Iterator[list[Piece]]:
 def total_bytes(pieces: Iterable[Piece]) -> int:
     """Return how much all of them bring."""
     return sum(piece.size_bytes for piece in pieces)
+
+
+def after(views: Sequence[memoryview], count: int) -> list[memoryview]:
+    """Return what follows the first `count` bytes.
+
+    >>> [bytes(view) for view in after([memoryview(b"abc"), memoryview(b"de")], count=2)]
+    [b'c', b'de']
+    """
+    for number, view in enumerate(views):
+        if count < view.nbytes:
+            return [view[count:], *views[number + 1 :]]
+        count -= view.nbytes
+    return []

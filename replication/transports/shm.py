@@ -9,13 +9,18 @@ import secrets
 from collections.abc import Sequence
 from errno import EACCES
 
+import numpy as np
+
 from replication.errors import PeerGone, TransportError
+from replication.threads import in_thread
 from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
-from replication.transports.pieces import batches, check_target
+from replication.transports.pieces import batches, check_target, total_bytes
 
-SLICE_BYTES = 4 << 20
-"""Bytes copied before others on the event loop get their turn: about a millisecond."""
+SLICE_BYTES = 16 << 20
+"""Bytes that a thread copies before anybody looks whether the peer still offers them."""
+INLINE_BYTES = 128 << 10
+"""Up to here a thread costs more than the copy."""
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """A mapping that its owner could shrink would kill its readers with SIGBUS."""
 KEY = re.compile(r"(\d+):(\d+):([0-9a-f]{16})")
@@ -28,6 +33,8 @@ class ShmTransport:
     process, however that ends, and leaves nothing in /dev/shm. Its name carries epoch and key, and
     is looked at before and after each copy.
     """
+
+    digest_every = 16
 
     def __init__(self, epoch: int = 1) -> None:
         self._epoch = epoch
@@ -78,14 +85,13 @@ class ShmTransport:
                 raise TransportError(f"{piece} ends outside of the region", errno=EACCES)
         async with within(deadline_s):
             for batch in batches(pieces, SLICE_BYTES):
-                with memoryview(self._mapped(region)) as source:
-                    for piece in batch:
-                        start, end = piece.source_offset, piece.target_offset
-                        target[end : end + piece.size_bytes] = source[
-                            start : start + piece.size_bytes
-                        ]
+                source = memoryview(self._mapped(region))
+                if total_bytes(batch) <= INLINE_BYTES:
+                    _copy(source, batch, target)
+                    await asyncio.sleep(0)
+                else:
+                    await in_thread(_copy, source, batch, target)
                 self._mapped(region)
-                await asyncio.sleep(0)
 
     async def aclose(self) -> None:
         """Make one's memory unreachable and forget that of others.
@@ -96,9 +102,7 @@ class ShmTransport:
         for descriptor in self._own:
             os.close(descriptor)
         self._own.clear()
-        for mapped in self._peers.values():
-            mapped.close()
-        self._peers.clear()
+        self._peers.clear()  # each is unmapped once no thread copies from it
 
     def _mapped(self, region: Region) -> mmap.mmap:
         """Return the mapping of a region that its owner offers at this moment."""
@@ -110,14 +114,21 @@ class ShmTransport:
         path = f"/proc/{key[1]}/fd/{key[2]}"
         found = _link(path, region)
         if found != f"/memfd:{_name(region.epoch, key[3])} (deleted)":
-            if region in self._peers:
-                self._peers.pop(region).close()
+            self._peers.pop(region, None)
             if found.startswith("/memfd:btb-"):
                 raise TransportError(f"{region.peer} offers no such region", errno=EACCES)
             raise PeerGone(f"{region.peer} is gone, or doesn't offer the region any more")
         if region not in self._peers:
             self._peers[region] = _map(path, region)
         return self._peers[region]
+
+
+def _copy(source: memoryview, pieces: Sequence[Piece], target: memoryview) -> None:
+    """Copy pieces; numpy lets other threads run meanwhile."""
+    here, there = np.frombuffer(source, np.uint8), np.frombuffer(target, np.uint8)
+    for piece in pieces:
+        start, end, size_bytes = piece.source_offset, piece.target_offset, piece.size_bytes
+        there[end : end + size_bytes] = here[start : start + size_bytes]
 
 
 def _name(epoch: int, secret: str) -> str:

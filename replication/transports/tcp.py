@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from errno import EACCES
 from typing import Self
@@ -11,15 +11,19 @@ from replication.errors import PeerGone, Refused, TransportError
 from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
 from replication.transports.pieces import batches, check_target, total_bytes
+from replication.transports.tcp_bulk import receive_views
 from replication.transports.tcp_frames import (
     greet,
     quiet,
-    receive_into,
     receive_ok,
     send_frame,
     socket_errors,
 )
 from replication.transports.tcp_server import MOST_PIECES, TcpServer, pack_request
+from replication.transports.together import together
+
+STREAM_BYTES = 16 << 20
+"""A read of less is not worth a second stream: those under way beside it have theirs."""
 
 
 class TcpTransport:
@@ -28,6 +32,8 @@ class TcpTransport:
     Both ends prove that they know the token. What they send then is not encrypted: use it on a
     network that may see the KV. Made by `start`.
     """
+
+    digest_every = 1
 
     def __init__(self, server: TcpServer, token: bytes, streams: int) -> None:
         self._server = server
@@ -86,9 +92,9 @@ class TcpTransport:
         target = check_target(pieces, into)
         if not pieces:
             return
-        each_bytes = -(-total_bytes(pieces) // self._streams)
+        each_bytes = max(STREAM_BYTES, -(-total_bytes(pieces) // self._streams))
         async with within(deadline_s):
-            await _all(
+            await together(
                 self._read_one(region, share, target) for share in batches(pieces, each_bytes)
             )
 
@@ -158,16 +164,5 @@ async def _fetch(
         await receive_ok(sock)
     except Refused as refused:
         raise TransportError(f"{region.peer}: {refused}", errno=EACCES) from refused
-    for piece in pieces:
-        end = piece.target_offset + piece.size_bytes
-        await receive_into(sock, target[piece.target_offset : end])
-
-
-async def _all(work: Iterable[Coroutine[None, None, None]]) -> None:
-    """Do all of it at once. After the first failure the rest has stopped when this raises it."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+    views = [target[one.target_offset : one.target_offset + one.size_bytes] for one in pieces]
+    await receive_views(sock, views)

@@ -10,6 +10,7 @@ from struct import Struct, error
 from replication.errors import ReplicationError, TransportError
 from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
+from replication.transports.tcp_bulk import mark_as_bulk, send_views
 from replication.transports.tcp_frames import (
     OK,
     REFUSED,
@@ -103,6 +104,7 @@ class TcpServer:
             with socket_errors("a reader"):
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                mark_as_bulk(sock)
                 async with within(HANDSHAKE_S):
                     await admit(sock, self._token)
                 while True:
@@ -118,8 +120,7 @@ class TcpServer:
             await send_frame(sock, REFUSED + views.encode())
             return
         await send_frame(sock, OK)
-        for view in views:
-            await asyncio.get_running_loop().sock_sendall(sock, view)
+        await send_views(sock, views)
 
     def _find(self, request: bytes) -> list[memoryview] | str:
         """Return what is asked for, or why not."""

@@ -34,6 +34,8 @@ class VerbsTransport:
     `start`.
     """
 
+    digest_every = 16
+
     def __init__(
         self, listener: socket.socket, device: VerbsDevice, token: bytes, epoch: int
     ) -> None:
