@@ -66,7 +66,7 @@ def test_what_is_given_on_the_command_line_goes_before_the_file() -> None:
     file = Config(policy="random", server=Server(port=9000), log=LogSettings(dir="a", group_s=1.0))
     asked = {"policy": "btb", "model": None, "host": None, "port": 9001, "log_dir": "b"}
     config = over(file, asked)
-    assert (config.policy, config.model) == ("btb", "river")
+    assert (config.policy, config.model) == ("btb", "combined")
     assert config.server == Server(port=9001)
     assert config.log == LogSettings(dir="b", group_s=1.0)
 

@@ -93,10 +93,10 @@ def test_runs_are_kept_and_only_a_better_model_becomes_champion(
     files = {one.path for one in mlflow.list_artifacts(newest.info.run_id)}
     assert files == {"calibration.png", "loss.png", "model", "scores.json"}
     below = [one for one in runs if one.data.tags.get("mlflow.parentRunId") == newest.info.run_id]
-    assert {one.data.params["learner"] for one in below} >= {"river", "champion", "hawkes"}
-    river = next(one for one in below if one.data.params["learner"] == "river")
-    curve = mlflow.get_metric_history(river.info.run_id, "deviance_by_labels_15s")
-    assert curve[-1].step == river.data.metrics["labels_15s"]
+    assert {one.data.params["learner"] for one in below} >= {"combined", "champion", "hawkes"}
+    trained = next(one for one in below if one.data.params["learner"] == "combined")
+    curve = mlflow.get_metric_history(trained.info.run_id, "deviance_by_labels_15s")
+    assert curve[-1].step == trained.data.metrics["labels_15s"]
 
     day, changed = (open_windows([Path(folder)])[0].digest for folder in ("day", "changed"))
     assert source["sha256"] == changed
@@ -146,7 +146,7 @@ def check_promotion() -> None:
         ("2", []),
         ("1", []),
     ]
-    assert [one["learner"] for one in listed] == ["river", "river", "ewma", "river"]
+    assert [one["learner"] for one in listed] == ["combined", "combined", "ewma", "combined"]
     assert listed[0]["evidence"]["trained"]["better"] is True
     assert listed[2]["evidence"]["trained"]["against"] == "1"
     assert listed[3]["evidence"] == {}
