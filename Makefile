@@ -7,11 +7,12 @@ STAMP := $(VENV)/.installed
 BTB := ../$(BIN)/btb
 PACKAGES := models forecasting policies replication btb
 
-.PHONY: help setup demo test lint types layers unit clean
+.PHONY: help setup demo test test-torch lint types layers unit clean
 
 help:
 	@echo "make demo   write a bursty trace, train on it, compare policies (about 3 minutes)"
 	@echo "make test   lint, types, import layers and the whole test suite, as CI runs it"
+	@echo "make test-torch  installs torch too, and runs the tests that need it"
 	@echo "make setup  only create .venv and install btb into it"
 
 setup: $(STAMP)
@@ -57,6 +58,11 @@ layers: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/pytest -n auto tests
 	$(BIN)/pytest --doctest-modules $(PACKAGES)
+
+test-torch: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[dev,torch]'
+	$(BIN)/pytest tests/test_neural.py tests/test_trained_models.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
