@@ -8,10 +8,10 @@ from models.base import CountModel, Features, decayed_count
 from models.boosted import Boosted
 from models.burst_size import BurstSize
 from models.counts import Counts
-from models.dispersion import Dispersion
 from models.ewma import Ewma
 from models.hawkes import Hawkes
 from models.river_model import RiverModel
+from models.spread import Spread
 from models.state import State, check_version, read_number, read_state
 from models.training_log import HELD_BACK
 
@@ -118,7 +118,7 @@ class Combined:
         }
         self._begin()
         self._usual = 1.0
-        self._dispersion = Dispersion()
+        self._spread = Spread()
 
     def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:
         """Fit the trees to samples in the order of time and what followed each.
@@ -145,22 +145,22 @@ class Combined:
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
         mean = self._mean(self._means(x))
-        return Counts(mean, self._dispersion.shape(mean))
+        return Counts(mean, self._spread.shape(mean))
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
         means = [expert.learn(x, count) for expert in self._experts.values()]
-        self._dispersion.learn(self._mean(means), count)
+        self._spread.learn(self._mean(means), count)
         self._weigh(x, means, count)
 
     def to_state(self) -> State:
         """Return all that was learnt as plain values."""
         return {
-            "version": 2,
+            "version": 3,
             "horizon_s": self._horizon_s,
             "weights": dict(self.weights),
             "usual": self._usual,
-            "dispersion": self._dispersion.to_state(),
+            "spread": self._spread.to_state(),
             "experts": {name: expert.to_state() for name, expert in self._experts.items()},
         }
 
@@ -173,10 +173,10 @@ class Combined:
         ValueError
             If a value is missing or wrong.
         """
-        check_version(state, 2)
+        check_version(state, 3)
         model = cls(read_number(state, "horizon_s"))
         model._usual = read_number(state, "usual", low=0.0)
-        model._dispersion = Dispersion.from_state(read_state(state, "dispersion"))
+        model._spread = Spread.from_state(read_state(state, "spread"))
         experts, weights = read_state(state, "experts"), read_state(state, "weights")
         model._experts = {
             name: model._restored(name, experts)
