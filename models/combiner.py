@@ -206,7 +206,8 @@ class Combined:
         return [expert.mean(x) for expert in self._experts.values()]
 
     def _mean(self, means: list[float]) -> float:
-        return sum(map(mul, self.weights.values(), means))
+        mean: float = sum(map(mul, self.weights.values(), means))
+        return mean
 
     def _weigh(self, x: Features, means: list[float], count: int) -> None:
         losses = [_deviance(mean, count) for mean in means]

@@ -158,7 +158,8 @@ class Hawkes:
         return [self._horizon_s / 60.0, *map(mul, recall(x, _counts), self._shares)]
 
     def _mean(self, terms: list[float]) -> float:
-        return min(sum(map(mul, self._theta, terms)), MAX_MEAN)
+        mean: float = sum(map(mul, self._theta, terms))
+        return min(mean, MAX_MEAN)
 
 
 def _counts(x: Features) -> list[float]:
