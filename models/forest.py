@@ -15,7 +15,7 @@ MAX_LEAVES = 32
 """Most leaves of a tree: one bit each."""
 
 MAX_TREES = 512
-"""Most trees of a forest: at most 33 MB of masks, a quarter of that with 16 leaves a tree."""
+"""Most trees of a forest: at most 35 MB of bits, a quarter of that with 16 leaves a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class Forest:
     in all trees at once (QuickScorer). Leaves are bits, from left to right. A node whose input is
     above its threshold rules out all leaves on its left; of those that no node rules out, the
     leftmost is where the walk would have ended. For each input the leaves that its thresholds rule
-    out are put together beforehand, so a forecast takes a binary search and one row an input.
+    out are put together beforehand, for all trees in one long integer: a forecast takes a binary
+    search and an "or" for each input.
 
     Parameters
     ----------
@@ -97,30 +98,28 @@ class Forest:
             [n for i, n in zip(tree.inputs, tree.numbers, strict=True) if i == LEAF]
             for tree in trees
         ]
-        bits = np.uint16 if max(map(len, leaves)) <= 16 else np.uint32
-        nothing = np.zeros(len(trees), bits)
-        rows = [nothing]
-        self._searches: list[tuple[int, list[float], int]] = []
+        self._bits = np.dtype("<u2" if max(map(len, leaves)) <= 16 else "<u4")
+        self._searches: list[tuple[int, list[float], list[int]]] = []
         splits = sorted(split for k, tree in enumerate(trees) for split in _splits(k, tree))
         for one, group in groupby(splits, key=itemgetter(0)):
             thresholds: list[float] = []
-            first, out = len(rows), nothing
-            rows.append(out)
+            ruled_out = [0]
             for _, threshold, tree_number, on_left in group:
-                out = out.copy()
-                out[tree_number] |= bits(on_left)
-                rows.append(out)
                 thresholds.append(threshold)
-            self._searches.append((one, thresholds, first))
-        self._ruled_out = np.array(rows)
-        self._one = bits(1)
+                shift = tree_number * 8 * self._bits.itemsize
+                ruled_out.append(ruled_out[-1] | on_left << shift)
+            self._searches.append((one, thresholds, ruled_out))
+        self._one = self._bits.type(1)
         self._values = np.array([value for tree in leaves for value in tree])
         self._before_first = np.cumsum([0, *map(len, leaves[:-1])]) - 1
 
     def sum(self, x: Sequence[float]) -> float:
         """Return the sum over all trees for inputs `x`, finite numbers."""
-        rows = [first + bisect_left(above, x[one]) for one, above, first in self._searches] or [0]
-        out = np.bitwise_or.reduce(self._ruled_out.take(rows, axis=0), axis=0)
+        together = 0
+        for one, thresholds, ruled_out in self._searches:
+            together |= ruled_out[bisect_left(thresholds, x[one])]
+        size = len(self.trees) * self._bits.itemsize
+        out = np.frombuffer(together.to_bytes(size, "little"), self._bits)
         leaf = np.bitwise_count(out ^ (out + self._one))  # up to and with the lowest that is not
         # In order, as scikit-learn adds them up: np.sum would go by pairs and round differently.
         return float(np.add.accumulate(self._values.take(self._before_first + leaf))[-1])

@@ -1,6 +1,6 @@
 """Self-exciting arrivals: each makes more of them likely for a while."""
 
-from operator import mul
+from operator import mul, truediv
 from typing import Self
 
 from models.base import HALF_LIVES_S, Features, decayed_count
@@ -113,11 +113,14 @@ class Hawkes:
         self._seen += news
         keep = 1.0 - news * max((STEP_OFFSET + self._seen) ** -STEP_POWER, MIN_STEP)
         each = count / mean
-        theta, came, claimed = self._theta, self._came, self._claimed
-        for k, term in enumerate(terms):
-            came[k] = keep * came[k] + each * theta[k] * term
-            claimed[k] = keep * claimed[k] + term
-            theta[k] = max(came[k] / claimed[k], MIN_COEFFICIENT)
+        shares = map(mul, self._theta, terms)
+        self._came = [
+            keep * came + each * share for came, share in zip(self._came, shares, strict=True)
+        ]
+        self._claimed = [
+            keep * claimed + term for claimed, term in zip(self._claimed, terms, strict=True)
+        ]
+        self._theta = _coefficients(self._came, self._claimed)
         return mean
 
     def to_state(self) -> State:
@@ -146,10 +149,7 @@ class Hawkes:
         model._came = read_numbers(state, "came", terms, low=0.0)
         model._claimed = read_numbers(state, "claimed", terms, low=1e-300)
         model._seen = read_number(state, "seen", low=0.0)
-        model._theta = [
-            max(came / claimed, MIN_COEFFICIENT)
-            for came, claimed in zip(model._came, model._claimed, strict=True)
-        ]
+        model._theta = _coefficients(model._came, model._claimed)
         model._dispersion = Dispersion.from_state(read_state(state, "dispersion"))
         return model
 
@@ -160,6 +160,10 @@ class Hawkes:
     def _mean(self, terms: list[float]) -> float:
         mean: float = sum(map(mul, self._theta, terms))
         return min(mean, MAX_MEAN)
+
+
+def _coefficients(came: list[float], claimed: list[float]) -> list[float]:
+    return [max(part, MIN_COEFFICIENT) for part in map(truediv, came, claimed)]
 
 
 def _counts(x: Features) -> list[float]:
