@@ -4,6 +4,7 @@ from forecasting.node import PrefixNode
 from forecasting.population import Population
 from forecasting.stats import GAPS
 from models.base import HALF_LIVES_S, decayed_count
+from models.snapshot import Snapshot
 
 LONGEST_S = 86_400.0
 """Every time is capped at a day. A gap or an interval that there has not been yet is one too."""
@@ -34,7 +35,7 @@ FEATURE_NAMES: tuple[str, ...] = (
     "since_burst_start_s",
     "burst_interval_s",
 )
-"""Names of the features, in the order of the dictionary that `features` returns.
+"""Names of the features, in the order of the snapshot that `features` returns.
 
 `arrivals` counts all so far, `age_s` from the first. The gaps are those between the latest
 arrivals, newest first, the gap shares what part of them was no longer than 15 and 60 s, newer ones
@@ -49,9 +50,7 @@ burst under way or over last, `last_burst_size` those of the one before, 0 where
 _NO_GAPS = (LONGEST_S,) * GAPS
 
 
-def features(
-    node: PrefixNode, tenant: Population, everyone: Population, at_s: float
-) -> dict[str, float]:
+def features(node: PrefixNode, tenant: Population, everyone: Population, at_s: float) -> Snapshot:
     """Return the features of `node` as of `at_s`, at or after the last arrival seen.
 
     It may be between arrivals: counts have then decayed further, and `since_last_s` has grown.
@@ -85,7 +84,7 @@ def features(
         _capped(max(at_s - stats.burst_start_s, 0.0)),
         _capped(stats.burst_interval_s),
     )
-    return dict(zip(FEATURE_NAMES, values, strict=True))
+    return Snapshot(zip(FEATURE_NAMES, values, strict=True))
 
 
 def _capped(seconds: float) -> float:

@@ -31,7 +31,7 @@ class LabelQueue:
     horizons
         Seconds to look ahead.
     max_samples
-        Most samples held at a time, a sample being some 1.5 KiB. When three quarters are taken only
+        Most samples held at a time, a sample being some 2.5 KiB. When three quarters are taken only
         every second is kept, later every third, and so on: all of a burst stays in view.
 
     Attributes
@@ -45,7 +45,7 @@ class LabelQueue:
         If a horizon is not a positive number of seconds, or `max_samples` is below 1.
     """
 
-    def __init__(self, horizons: Iterable[float], max_samples: int = 12_000) -> None:
+    def __init__(self, horizons: Iterable[float], max_samples: int = 4_000) -> None:
         self.dropped = 0
         self._queues: list[tuple[float, deque[Sample]]] = []
         for horizon_s in sorted(set(horizons)):

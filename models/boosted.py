@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from models.checks import TYPICAL
 from models.forest import LEAF, MAX_LEAVES, MAX_TREES, Forest, Tree
 from models.state import Json, State, read_names, read_up_to
-from models.trained import Trained
+from models.trained import Body, Trained
 from models.training_log import TrainingLog
 
 MOST_TREES = 300
@@ -73,7 +73,7 @@ class Boosted(Trained):
         return Trees(names, _read_trees(state.get("trees"), len(names)))
 
 
-class Trees:
+class Trees(Body):
     """Trees whose sum is the logarithm of the mean.
 
     Parameters
@@ -92,7 +92,10 @@ class Trees:
     def __init__(self, names: tuple[str, ...], trees: Sequence[Tree]) -> None:
         self.names = names
         self._forest = Forest(trees)
-        self.log_mean = self._forest.sum
+
+    def log_mean(self, row: Sequence[float]) -> float:
+        """Return the sum over all trees, for the values of `names` in their order."""
+        return self._forest.sum(row)
 
     def to_state(self) -> State:
         """Return the trees as plain JSON values."""

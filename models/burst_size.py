@@ -6,6 +6,7 @@ from typing import Self
 from models.base import Features
 from models.counts import Counts
 from models.dispersion import Dispersion
+from models.snapshot import recall
 from models.state import State, check_version, read_number, read_numbers, read_state
 
 SHARES = (0.06, 0.12, 0.25, 0.5, 0.75, 1.0, 1.5)
@@ -74,7 +75,7 @@ class BurstSize:
 
     def mean(self, x: Features) -> float:
         """Return the expected number of arrivals within the horizon."""
-        return self._mean(*_place(x))
+        return self._mean(*recall(x, _place))
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
@@ -82,7 +83,7 @@ class BurstSize:
 
     def learn(self, x: Features, count: int) -> float:
         """Do the same, and return the mean that was forecast before."""
-        cell, claim = _place(x)
+        cell, claim = recall(x, _place)
         mean = self._mean(cell, claim)
         self._dispersion.learn(mean, count)
         keep = 1.0 - FORGET * min(mean, 1.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
+from operator import mul
 from typing import Protocol, Self
 
 from models.base import CountModel, Features, decayed_count
@@ -205,8 +206,8 @@ class Combined:
         return [expert.mean(x) for expert in self._experts.values()]
 
     def _mean(self, means: list[float]) -> float:
-        weights = self.weights.values()
-        return sum(weight * mean for weight, mean in zip(weights, means, strict=True))
+        mean: float = sum(map(mul, self.weights.values(), means))
+        return mean
 
     def _weigh(self, x: Features, means: list[float], count: int) -> None:
         losses = [_deviance(mean, count) for mean in means]

@@ -15,7 +15,7 @@ MAX_LEAVES = 32
 """Most leaves of a tree: one bit each."""
 
 MAX_TREES = 512
-"""Most trees of a forest: at most 33 MB of masks."""
+"""Most trees of a forest: at most 35 MB of bits, a quarter of that with 16 leaves a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,9 @@ class Forest:
     Instead of walking down each tree, it looks up for each input which leaves its value rules out,
     in all trees at once (QuickScorer). Leaves are bits, from left to right. A node whose input is
     above its threshold rules out all leaves on its left; of those that no node rules out, the
-    leftmost is where the walk would have ended. For each input the masks of all its thresholds in
-    order are put together beforehand, so a forecast takes a binary search and one row an input.
+    leftmost is where the walk would have ended. For each input the leaves that its thresholds rule
+    out are put together beforehand, for all trees in one long integer: a forecast takes a binary
+    search and an "or" for each input.
 
     Parameters
     ----------
@@ -93,39 +94,39 @@ class Forest:
         if not 1 <= len(trees) <= MAX_TREES:
             raise ValueError(f"a forest should have 1 to {MAX_TREES} trees, got {len(trees)}")
         self.trees = tuple(trees)
-        everything = np.full(len(trees), 2**32 - 1, np.uint32)
-        rows = [everything]
-        self._searches: list[tuple[int, list[float], int]] = []
-        splits = sorted(split for k, tree in enumerate(trees) for split in _splits(k, tree))
-        for one, group in groupby(splits, key=itemgetter(0)):
-            thresholds: list[float] = []
-            first, left = len(rows), everything
-            rows.append(left)
-            for _, threshold, tree_number, mask in group:
-                left = left.copy()
-                left[tree_number] &= mask
-                rows.append(left)
-                thresholds.append(threshold)
-            self._searches.append((one, thresholds, first))
-        self._masks = np.array(rows)
         leaves = [
             [n for i, n in zip(tree.inputs, tree.numbers, strict=True) if i == LEAF]
             for tree in trees
         ]
+        self._bits = np.dtype("<u2" if max(map(len, leaves)) <= 16 else "<u4")
+        self._searches: list[tuple[int, list[float], list[int]]] = []
+        splits = sorted(split for k, tree in enumerate(trees) for split in _splits(k, tree))
+        for one, group in groupby(splits, key=itemgetter(0)):
+            thresholds: list[float] = []
+            ruled_out = [0]
+            for _, threshold, tree_number, on_left in group:
+                thresholds.append(threshold)
+                shift = tree_number * 8 * self._bits.itemsize
+                ruled_out.append(ruled_out[-1] | on_left << shift)
+            self._searches.append((one, thresholds, ruled_out))
+        self._one = self._bits.type(1)
         self._values = np.array([value for tree in leaves for value in tree])
-        self._first = np.cumsum([0, *(len(tree) for tree in leaves[:-1])])
+        self._before_first = np.cumsum([0, *map(len, leaves[:-1])]) - 1
 
     def sum(self, x: Sequence[float]) -> float:
         """Return the sum over all trees for inputs `x`, finite numbers."""
-        rows = [first + bisect_left(above, x[one]) for one, above, first in self._searches] or [0]
-        left = np.bitwise_and.reduce(self._masks[rows], axis=0)
-        leaf = np.bitwise_count(~left & (left - np.uint32(1)))  # zeros below the lowest one
+        together = 0
+        for one, thresholds, ruled_out in self._searches:
+            together |= ruled_out[bisect_left(thresholds, x[one])]
+        size = len(self.trees) * self._bits.itemsize
+        out = np.frombuffer(together.to_bytes(size, "little"), self._bits)
+        leaf = np.bitwise_count(out ^ (out + self._one))  # up to and with the lowest that is not
         # In order, as scikit-learn adds them up: np.sum would go by pairs and round differently.
-        return float(np.add.accumulate(self._values[self._first + leaf])[-1])
+        return float(np.add.accumulate(self._values.take(self._before_first + leaf))[-1])
 
 
 def _splits(tree_number: int, tree: Tree) -> list[tuple[int, float, int, int]]:
-    """Return (input, threshold, tree, mask of the leaves left if above) of each inner node."""
+    """Return (input, threshold, tree, leaves ruled out if above, as bits) of each inner node."""
     found: list[tuple[int, float, int, int]] = []
     open_nodes: list[tuple[int, float, int]] = []  # on their left side: input, threshold, leaf
     sides: list[bool] = []  # of each node above, whether we are on its right side
@@ -142,5 +143,5 @@ def _splits(tree_number: int, tree: Tree) -> list[tuple[int, float, int, int]]:
             sides[-1] = True
             node, threshold, first = open_nodes.pop()
             on_left = (1 << leaf) - (1 << first)
-            found.append((node, threshold, tree_number, (2**32 - 1) & ~on_left))
+            found.append((node, threshold, tree_number, on_left))
     return found

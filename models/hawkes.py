@@ -1,10 +1,12 @@
 """Self-exciting arrivals: each makes more of them likely for a while."""
 
+from operator import mul, truediv
 from typing import Self
 
 from models.base import HALF_LIVES_S, Features, decayed_count
 from models.counts import Counts
 from models.dispersion import Dispersion
+from models.snapshot import recall
 from models.state import State, check_version, read_number, read_numbers, read_state
 
 PRIOR_PER_MINUTE = 0.005
@@ -27,6 +29,8 @@ MAX_COUNT = 1e6
 
 MAX_MEAN = 1e6
 """No forecast is larger."""
+
+_COUNTS = tuple(map(decayed_count, HALF_LIVES_S))
 
 
 class Hawkes:
@@ -79,11 +83,8 @@ class Hawkes:
         if not horizon_s > 0.0:
             raise ValueError(f"horizon_s must be positive, got {horizon_s!r}")
         self._horizon_s = horizon_s
-        self._kernels = [
-            (decayed_count(half_life_s), 1.0 - 2.0 ** (-horizon_s / half_life_s))
-            for half_life_s in HALF_LIVES_S
-        ]
-        kernels = len(self._kernels)
+        self._shares = [1.0 - 2.0 ** (-horizon_s / half_life_s) for half_life_s in HALF_LIVES_S]
+        kernels = len(self._shares)
         self._theta = [PRIOR_PER_MINUTE] + [PRIOR_OFFSPRING / kernels] * kernels
         self._came = [PRIOR_WEIGHT * theta for theta in self._theta]
         self._claimed = [PRIOR_WEIGHT] * (kernels + 1)
@@ -112,11 +113,14 @@ class Hawkes:
         self._seen += news
         keep = 1.0 - news * max((STEP_OFFSET + self._seen) ** -STEP_POWER, MIN_STEP)
         each = count / mean
-        theta, came, claimed = self._theta, self._came, self._claimed
-        for k, term in enumerate(terms):
-            came[k] = keep * came[k] + each * theta[k] * term
-            claimed[k] = keep * claimed[k] + term
-            theta[k] = max(came[k] / claimed[k], MIN_COEFFICIENT)
+        shares = map(mul, self._theta, terms)
+        self._came = [
+            keep * came + each * share for came, share in zip(self._came, shares, strict=True)
+        ]
+        self._claimed = [
+            keep * claimed + term for claimed, term in zip(self._claimed, terms, strict=True)
+        ]
+        self._theta = _coefficients(self._came, self._claimed)
         return mean
 
     def to_state(self) -> State:
@@ -145,27 +149,23 @@ class Hawkes:
         model._came = read_numbers(state, "came", terms, low=0.0)
         model._claimed = read_numbers(state, "claimed", terms, low=1e-300)
         model._seen = read_number(state, "seen", low=0.0)
-        model._theta = [
-            max(came / claimed, MIN_COEFFICIENT)
-            for came, claimed in zip(model._came, model._claimed, strict=True)
-        ]
+        model._theta = _coefficients(model._came, model._claimed)
         model._dispersion = Dispersion.from_state(read_state(state, "dispersion"))
         return model
 
     def _terms(self, x: Features) -> list[float]:
         """Return z: the horizon in minutes, then each kernel's decayed count times its share."""
-        terms = [self._horizon_s / 60.0]
-        for feature, share in self._kernels:
-            count = x[feature]
-            terms.append((count if 0.0 <= count <= MAX_COUNT else _pulled_in(count)) * share)
-        return terms
+        return [self._horizon_s / 60.0, *map(mul, recall(x, _counts), self._shares)]
 
     def _mean(self, terms: list[float]) -> float:
-        mean = 0.0
-        for theta, term in zip(self._theta, terms, strict=True):
-            mean += theta * term
-        return mean if mean < MAX_MEAN else MAX_MEAN
+        mean: float = sum(map(mul, self._theta, terms))
+        return min(mean, MAX_MEAN)
 
 
-def _pulled_in(count: float) -> float:
-    return min(max(count, 0.0), MAX_COUNT)
+def _coefficients(came: list[float], claimed: list[float]) -> list[float]:
+    return [max(part, MIN_COEFFICIENT) for part in map(truediv, came, claimed)]
+
+
+def _counts(x: Features) -> list[float]:
+    """Return the decayed counts, in the order of `HALF_LIVES_S`."""
+    return [min(max(x[name], 0.0), MAX_COUNT) for name in _COUNTS]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from models.checks import TYPICAL
 from models.state import State, read_names, read_numbers
-from models.trained import Trained
+from models.trained import Body, Trained
 from models.training_log import TrainingLog
 
 Array = NDArray[np.float64]
@@ -138,7 +138,7 @@ class Inputs:
         return np.clip(scaled, -LARGEST_INPUT, LARGEST_INPUT)
 
 
-class Network:
+class Network(Body):
     """The network with its weights, as numpy runs it.
 
     Parameters

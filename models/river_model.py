@@ -12,6 +12,7 @@ from models.counts import Counts
 from models.dispersion import Dispersion
 from models.hawkes import Hawkes
 from models.regression import NegativeBinomialRegression
+from models.shortcut import Shortcut
 from models.state import (
     State,
     check_version,
@@ -20,7 +21,7 @@ from models.state import (
     read_state,
     read_up_to,
 )
-from models.terms import TERMS, terms
+from models.terms import PRIOR, TERMS, terms, without_prior
 
 LEAST_CEILING = 20.0
 """The largest count seen is taken to be at least this; forecasts stay below twice of it."""
@@ -74,6 +75,7 @@ class RiverModel:
         self._scaler = preprocessing.StandardScaler()
         self._regression = NegativeBinomialRegression(TERMS)
         self._pipeline = compose.Pipeline(self._scaler, self._regression)
+        self._shortcut: Shortcut | None = None
         self._dispersion = Dispersion()
         self._largest = LEAST_CEILING
         self._detector = drift.ADWIN(clock=1)  # type: ignore[no-untyped-call]
@@ -89,8 +91,11 @@ class RiverModel:
     def mean(self, x: Features) -> float:
         """Return the expected number of arrivals within the horizon."""
         prior = self._hawkes.mean(x)
-        mean: float = self._pipeline.predict_one(terms(x, prior), exposure=prior)
-        return min(mean, 2.0 * self._largest)
+        if self._shortcut is None:
+            self._shortcut = Shortcut(self._scaler, self._regression)
+        vector = without_prior(x).copy()
+        vector[PRIOR] = log(prior)
+        return min(self._shortcut.predict(vector, prior), 2.0 * self._largest)
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""
@@ -102,6 +107,7 @@ class RiverModel:
         # Labels of one burst say much the same: each counts as less than one of its own.
         own = max(x[self._overlap], 1.0) ** -0.5
         self._pipeline.learn_one(terms(x, prior), count, exposure=prior, w=own)
+        self._shortcut = None
         mean = min(self._regression.before, 2.0 * self._largest)
         self._dispersion.learn(mean, count)
         self._hawkes.learn_one(x, count)

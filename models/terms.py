@@ -2,7 +2,11 @@
 
 from math import log, log1p
 
+import numpy as np
+from numpy.typing import NDArray
+
 from models.base import HALF_LIVES_S, Features, decayed_count
+from models.snapshot import recall
 
 LOGGED: tuple[str, ...] = (
     *(decayed_count(half_life_s) for half_life_s in HALF_LIVES_S),
@@ -42,15 +46,31 @@ TERMS: tuple[str, ...] = (
 rate changes with the age of a burst, and which gaps are pauses."""
 
 
+PRIOR = TERMS.index("prior")
+
+Vector = NDArray[np.float64]
+
+
 def terms(x: Features, prior_mean: float) -> dict[str, float]:
     """Return the terms for features `x`, of which the prior expects `prior_mean` above 0."""
+    named = dict(zip(TERMS, without_prior(x).tolist(), strict=True))
+    named["prior"] = log(prior_mean)
+    return named
+
+
+def without_prior(x: Features) -> Vector:
+    """Return the terms for features `x` in their order, with 0 for the prior; not to be changed."""
+    return recall(x, _without_prior)
+
+
+def _without_prior(x: Features) -> Vector:
     logs = {name: log1p(value) if (value := x[name]) > 0.0 else 0.0 for name in LOGGED}
     gap, count = logs["gap_last_s"], logs["count_hl_15s"]
     recent, age = logs["count_hl_1s"], logs["age_s"]
-    logs["prior"] = log(prior_mean)
+    logs["prior"] = 0.0
     logs["gap·gap"] = gap * gap
     logs["gap·count"] = gap * count
     logs["count·count"] = count * count
     logs["recent·age"] = recent * age
     logs["age·age"] = age * age
-    return logs
+    return np.array([*logs.values()])

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import exp
-from typing import Protocol, Self
+from typing import Self
 
 from models.base import Features
 from models.calibration import Calibration
 from models.counts import Counts
 from models.hawkes import Hawkes
+from models.snapshot import recall
 from models.state import State, check_version, read_number, read_state
 from models.training_log import TrainingLog
 
@@ -16,7 +17,7 @@ MAX_LOG = 13.8
 """No forecast is larger than exp(13.8), about a million."""
 
 
-class Body(Protocol):
+class Body(ABC):
     """The fitted part of a learner; it never changes.
 
     Attributes
@@ -27,13 +28,20 @@ class Body(Protocol):
 
     names: tuple[str, ...]
 
+    @abstractmethod
     def log_mean(self, row: Sequence[float]) -> float:
         """Return the logarithm of the mean count, for the values of `names` in their order."""
-        ...
 
+    @abstractmethod
     def to_state(self) -> State:
         """Return all of it as plain JSON values."""
-        ...
+
+    def mean(self, x: Features) -> float:
+        """Return the mean count for features `x`."""
+        return recall(x, self._mean)
+
+    def _mean(self, x: Features) -> float:
+        return exp(min(self.log_mean([x[name] for name in self.names]), MAX_LOG))
 
 
 class Trained(ABC):
@@ -82,20 +90,20 @@ class Trained(ABC):
         trial, self._body = self._fitted(log, seed)
         self._calibration = Calibration()
         for x, count in zip(xs[log.split :], counts[log.split :], strict=True):
-            self._calibration.learn(_mean(trial, x), count)
+            self._calibration.learn(trial.mean(x), count)
         self._calibration.doubt()  # it was learnt for the trial
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
         if self._body is None:
             return self._hawkes.predict_one(x)
-        return self._calibration.counts(_mean(self._body, x))
+        return self._calibration.counts(self._body.mean(x))
 
     def mean(self, x: Features) -> float:
         """Return the expected number of arrivals within the horizon."""
         if self._body is None:
             return self._hawkes.mean(x)
-        return self._calibration.mean(_mean(self._body, x))
+        return self._calibration.mean(self._body.mean(x))
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon; what was fitted stays."""
@@ -105,7 +113,7 @@ class Trained(ABC):
         """Do the same, and return the mean that was forecast before."""
         if self._body is None:
             return self._hawkes.learn(x, count)
-        return self._calibration.learn(_mean(self._body, x), count)
+        return self._calibration.learn(self._body.mean(x), count)
 
     def to_state(self) -> State:
         """Return all that was learnt as plain JSON values."""
@@ -133,7 +141,3 @@ class Trained(ABC):
             model._body = cls._read(read_state(state, "fitted"))
         model._calibration = Calibration.from_state(read_state(state, "calibration"))
         return model
-
-
-def _mean(body: Body, x: Features) -> float:
-    return exp(min(body.log_mean([x[name] for name in body.names]), MAX_LOG))
