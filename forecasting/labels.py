@@ -31,8 +31,9 @@ class LabelQueue:
     horizons
         Seconds to look ahead.
     max_samples
-        Most samples held at a time, a sample being some 2.5 KiB. When three quarters are taken only
-        every second is kept, later every third, and so on: all of a burst stays in view.
+        Most samples held at a time, a sample being some 2.5 KiB. A quarter of them may come at
+        once, so that all of a burst is seen; the rest is spread evenly over the longest horizon,
+        75 a second: neighbours say much the same where more come.
 
     Attributes
     ----------
@@ -45,17 +46,20 @@ class LabelQueue:
         If a horizon is not a positive number of seconds, or `max_samples` is below 1.
     """
 
-    def __init__(self, horizons: Iterable[float], max_samples: int = 4_000) -> None:
+    def __init__(self, horizons: Iterable[float], max_samples: int = 6_000) -> None:
         self.dropped = 0
         self._queues: list[tuple[float, deque[Sample]]] = []
-        for horizon_s in sorted(set(horizons)):
+        horizons = sorted(set(horizons))
+        for horizon_s in horizons:
             if not (isfinite(horizon_s) and horizon_s > 0.0):
                 raise ValueError(f"a horizon must be positive and finite, got {horizon_s!r}")
             self._queues.append((horizon_s, deque()))
         if max_samples < 1:
             raise ValueError(f"max_samples must be at least 1, got {max_samples!r}")
+        self._at_once = max(1.0, max_samples / 4.0)
+        self._each_s = 0.75 * max_samples / max(horizons, default=1.0)
         self._max_samples = max_samples
-        self._offered = 0
+        self._free, self._free_at_s = self._at_once, 0.0
 
     def __len__(self) -> int:
         """Return the number of samples whose longest horizon has not passed."""
@@ -63,11 +67,13 @@ class LabelQueue:
 
     def add(self, sample: Sample) -> None:
         """Hold `sample`, unless too many are held. Times never go back."""
-        free = self._max_samples - len(self)
-        self._offered += 1
-        if free <= 0 or self._offered % max(1, self._max_samples // (2 * free)):
+        passed_s = sample.at_s - self._free_at_s
+        self._free = min(self._free + passed_s * self._each_s, self._at_once)
+        self._free_at_s = sample.at_s
+        if self._free < 1.0 or len(self) >= self._max_samples:
             self.dropped += 1
             return
+        self._free -= 1.0
         for _, queue in self._queues:
             queue.append(sample)
 

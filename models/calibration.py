@@ -28,7 +28,7 @@ class Calibration:
     --------
     >>> calibration = Calibration()
     >>> for _ in range(5000):
-    ...     calibration.learn(said=2.0, count=3)
+    ...     _ = calibration.learn(said=2.0, count=3)
     >>> round(calibration.counts(said=4.0).mean, 1)
     6.0
     """

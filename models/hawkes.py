@@ -85,15 +85,17 @@ class Hawkes:
         self._horizon_s = horizon_s
         self._shares = [1.0 - 2.0 ** (-horizon_s / half_life_s) for half_life_s in HALF_LIVES_S]
         kernels = len(self._shares)
-        self._theta = [PRIOR_PER_MINUTE] + [PRIOR_OFFSPRING / kernels] * kernels
-        self._came = [PRIOR_WEIGHT * theta for theta in self._theta]
+        self._came = [PRIOR_WEIGHT * PRIOR_PER_MINUTE]
+        self._came += [PRIOR_WEIGHT * PRIOR_OFFSPRING / kernels] * kernels
         self._claimed = [PRIOR_WEIGHT] * (kernels + 1)
+        self._settle()
         self._seen = 0.0
         self._dispersion = Dispersion()
 
     def mean(self, x: Features) -> float:
         """Return the expected number of arrivals within the horizon, above zero."""
-        return self._mean(self._terms(x))
+        mean: float = sum(map(mul, self._slopes, recall(x, _counts)), self._background)
+        return min(mean, MAX_MEAN)
 
     def predict_one(self, x: Features) -> Counts:
         """Return the distribution of the number of arrivals within the horizon."""
@@ -106,13 +108,13 @@ class Hawkes:
 
     def learn(self, x: Features, count: int) -> float:
         """Do the same, and return the mean that was forecast before."""
-        terms = self._terms(x)
-        mean = self._mean(terms)
+        mean = self.mean(x)
         self._dispersion.learn(mean, count)
         news = min(mean, 1.0)
         self._seen += news
         keep = 1.0 - news * max((STEP_OFFSET + self._seen) ** -STEP_POWER, MIN_STEP)
         each = count / mean
+        terms = [self._horizon_s / 60.0, *map(mul, self._shares, recall(x, _counts))]
         shares = map(mul, self._theta, terms)
         self._came = [
             keep * came + each * share for came, share in zip(self._came, shares, strict=True)
@@ -120,7 +122,7 @@ class Hawkes:
         self._claimed = [
             keep * claimed + term for claimed, term in zip(self._claimed, terms, strict=True)
         ]
-        self._theta = _coefficients(self._came, self._claimed)
+        self._settle()
         return mean
 
     def to_state(self) -> State:
@@ -145,25 +147,20 @@ class Hawkes:
         """
         check_version(state, 1)
         model = cls(read_number(state, "horizon_s"))
-        terms = len(model._theta)
+        terms = len(model._came)
         model._came = read_numbers(state, "came", terms, low=0.0)
         model._claimed = read_numbers(state, "claimed", terms, low=1e-300)
         model._seen = read_number(state, "seen", low=0.0)
-        model._theta = _coefficients(model._came, model._claimed)
+        model._settle()
         model._dispersion = Dispersion.from_state(read_state(state, "dispersion"))
         return model
 
-    def _terms(self, x: Features) -> list[float]:
-        """Return z: the horizon in minutes, then each kernel's decayed count times its share."""
-        return [self._horizon_s / 60.0, *map(mul, recall(x, _counts), self._shares)]
-
-    def _mean(self, terms: list[float]) -> float:
-        mean: float = sum(map(mul, self._theta, terms))
-        return min(mean, MAX_MEAN)
-
-
-def _coefficients(came: list[float], claimed: list[float]) -> list[float]:
-    return [max(part, MIN_COEFFICIENT) for part in map(truediv, came, claimed)]
+    def _settle(self) -> None:
+        """Work out theta, and from it what is expected without a count, and for each one."""
+        parts = map(truediv, self._came, self._claimed)
+        self._theta = [max(part, MIN_COEFFICIENT) for part in parts]
+        self._background = self._theta[0] * self._horizon_s / 60.0
+        self._slopes = [*map(mul, self._theta[1:], self._shares)]
 
 
 def _counts(x: Features) -> list[float]:

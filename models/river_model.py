@@ -21,7 +21,7 @@ from models.state import (
     read_state,
     read_up_to,
 )
-from models.terms import PRIOR, TERMS, terms, without_prior
+from models.terms import TERMS, terms, without_prior
 
 LEAST_CEILING = 20.0
 """The largest count seen is taken to be at least this; forecasts stay below twice of it."""
@@ -93,9 +93,7 @@ class RiverModel:
         prior = self._hawkes.mean(x)
         if self._shortcut is None:
             self._shortcut = Shortcut(self._scaler, self._regression)
-        vector = without_prior(x).copy()
-        vector[PRIOR] = log(prior)
-        return min(self._shortcut.predict(vector, prior), 2.0 * self._largest)
+        return min(self._shortcut.predict(without_prior(x), prior), 2.0 * self._largest)
 
     def learn_one(self, x: Features, count: int) -> None:
         """Take in that `count` arrivals followed within the horizon."""

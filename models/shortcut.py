@@ -1,12 +1,13 @@
 """A river pipeline as it stands, as a few operations on arrays: the same forecast, sooner."""
 
-from math import exp
+from math import exp, log
 from operator import itemgetter
 
 import numpy as np
 from river import preprocessing
 
 from models.regression import LARGEST_CORRECTION, LARGEST_TERM, NegativeBinomialRegression, Vector
+from models.terms import PRIOR
 
 
 class Shortcut:
@@ -34,10 +35,11 @@ class Shortcut:
         self._slopes = regression.weights[:-1] / spread
         self._level = float(regression.weights[-1])
 
-    def predict(self, terms: Vector, exposure: float) -> float:
-        """Return the expected count for terms in the order of the regression's names."""
+    def predict(self, terms: Vector, prior: float) -> float:
+        """Return the expected count for `terms.without_prior`, of which `prior` is expected."""
         off = terms - self._centre
+        off[PRIOR] += log(prior)
         np.maximum(off, self._least, out=off)
         np.minimum(off, self._most, out=off)
         correction = float(off.dot(self._slopes)) + self._level
-        return exposure * exp(min(max(correction, -LARGEST_CORRECTION), LARGEST_CORRECTION))
+        return prior * exp(min(max(correction, -LARGEST_CORRECTION), LARGEST_CORRECTION))

@@ -41,8 +41,7 @@ def recall(x: Features, make: Callable[[Features], Made]) -> Made:
     """
     if not isinstance(x, Snapshot):
         return make(x)
-    kept = x.made
-    if make not in kept:
-        kept[make] = make(x)
-    made: Made = kept[make]
+    made: Made | None = x.made.get(make)
+    if made is None:
+        made = x.made[make] = make(x)
     return made

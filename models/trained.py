@@ -41,7 +41,7 @@ class Body(ABC):
         return recall(x, self._mean)
 
     def _mean(self, x: Features) -> float:
-        return exp(min(self.log_mean([x[name] for name in self.names]), MAX_LOG))
+        return exp(min(self.log_mean([*map(x.__getitem__, self.names)]), MAX_LOG))
 
 
 class Trained(ABC):

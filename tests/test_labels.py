@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from itertools import pairwise
 from math import inf, nan
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_pruned_prefix_still_gives_its_labels() -> None:
     assert counts == count_by_hand(arrivals)
 
 
-def test_too_many_samples_are_thinned_evenly_counted_and_never_above_the_cap() -> None:
+def test_a_burst_is_kept_then_samples_are_thinned_evenly_counted_and_never_above_the_cap() -> None:
     tracker, queue = PrefixTracker(boundary_tokens=1024), LabelQueue((1.0, 1000.0), max_samples=64)
     learnt = 0
     for step in range(1000):
@@ -116,8 +117,21 @@ def test_too_many_samples_are_thinned_evenly_counted_and_never_above_the_cap() -
         assert len(queue) <= 64
     held_s = [label.sample.at_s for label in queue.due(1e9) if label.horizon_s == 1000.0]
     assert len(held_s) + queue.dropped == 1000
-    assert held_s[:48] == [float(step) for step in range(48)]
-    assert max(held_s) > 100.0
+    # 16 at once, then 48 in 1,000 s: one in 20.8. After 16 there is 0.768 of the next, at 21 1.008.
+    assert held_s[:17] == [*map(float, range(16)), 21.0]
+    assert {late - early for early, late in pairwise(held_s[16:])} == {20.0, 21.0}
+    assert len(held_s) == 63
+
+
+def test_a_queue_of_one_sample_holds_the_next_one_when_that_is_over() -> None:
+    tracker, queue = PrefixTracker(boundary_tokens=1024), LabelQueue((1.0,), max_samples=1)
+    found = []
+    for step in range(5):
+        found += [label.sample.at_s for label in queue.due(float(step))]
+        sample = tracker.observe(request(float(step), (1, 2)))
+        assert sample is not None
+        queue.add(sample)
+    assert found == [0.0, 2.0]
 
 
 def test_a_queue_without_horizons_holds_nothing() -> None:

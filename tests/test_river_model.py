@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from river.compose import Pipeline
+from river.preprocessing import StandardScaler
 
 from forecasting.features import FEATURE_NAMES
 from models.base import Features
-from models.checks import TYPICAL
+from models.checks import TYPICAL, varied
 from models.hawkes import Hawkes
 from models.regression import PRIOR_VARIANCE, NegativeBinomialRegression
 from models.river_model import RiverModel
-from models.terms import LOGGED, TERMS, terms
+from models.shortcut import Shortcut
+from models.snapshot import Snapshot
+from models.terms import LOGGED, TERMS, terms, without_prior
 
 
 def test_a_fresh_model_is_a_hawkes_process() -> None:
@@ -134,3 +138,33 @@ def test_a_damaged_state_is_refused(change: dict[str, object], message: str) -> 
     state = {**RiverModel(15.0).to_state(), **change}
     with pytest.raises(ValueError, match=message):
         RiverModel.from_state(cast("dict[str, None]", state))
+
+
+def test_a_shortcut_says_what_the_pipeline_says() -> None:
+    rng = np.random.default_rng(5)
+    scaler = StandardScaler()
+    regression = NegativeBinomialRegression(TERMS)
+    pipeline = Pipeline(scaler, regression)
+    for _ in range(300):
+        x = {
+            name: float(value)
+            for name, value in zip(TYPICAL, rng.exponential(9.0, len(TYPICAL)), strict=True)
+        }
+        x["age_s"] = 7.0  # a term that never varies
+        prior = float(rng.exponential(2.0))
+        expected = pipeline.predict_one(terms(x, prior), exposure=prior)
+        shortcut = Shortcut(scaler, regression)
+        assert shortcut.predict(without_prior(x), prior) == pytest.approx(expected, rel=1e-9)
+        pipeline.learn_one(terms(x, prior), int(rng.poisson(x["count_hl_15s"])), exposure=prior)
+    far = {name: value * 1e6 for name, value in TYPICAL.items()}  # terms are pulled in
+    expected = pipeline.predict_one(terms(far, 1.0), exposure=1.0)
+    assert Shortcut(scaler, regression).predict(without_prior(far), 1.0) == pytest.approx(expected)
+
+
+def test_a_model_forecasts_the_same_for_a_snapshot_and_a_dictionary() -> None:
+    by_dictionary, by_snapshot = RiverModel(15.0), RiverModel(15.0)
+    for x, count in varied(200):
+        kept = Snapshot(x.items())
+        assert by_dictionary.predict_one(x) == by_snapshot.predict_one(kept)
+        by_dictionary.learn_one(x, count)
+        by_snapshot.learn_one(kept, count)

@@ -17,8 +17,11 @@ from models import DEFAULT, make_models
 from models.base import CountModel, Features, Fitted
 
 STRETCH = 40_000
-"""Arrivals before the first that is timed, and those that trees are fitted to: 80 s of traffic, so
-labels of all horizons are being learnt."""
+"""Arrivals before the first that is timed, and those whose labels trees are fitted to: 80 s of
+traffic, so labels of all horizons are being learnt."""
+
+LABELS = 8_000
+"""Labels of each horizon that trees are fitted to, at most."""
 
 EACH, RUNS = 4_000, 5
 DISTINCT = 2_000_000
@@ -34,14 +37,15 @@ def rows() -> list[Row]:
 
 
 def fit(models: Mapping[float, CountModel]) -> None:
-    """Fit models to all labels of a first stretch of the traffic that is timed."""
-    tracker, queue = PrefixTracker(BOUNDARY_TOKENS), LabelQueue(models, STRETCH)
+    """Fit models to labels of a first stretch of the traffic that is timed."""
+    tracker, queue = PrefixTracker(BOUNDARY_TOKENS), LabelQueue(models, 2 * LABELS)
     logs: dict[float, tuple[list[Features], list[int]]] = {h: ([], []) for h in models}
     for arrival in islice(prompts(random.Random(1)), STRETCH):
         for label in queue.due(arrival.at_s):
             xs, counts = logs[label.horizon_s]
-            xs.append(label.sample.x)
-            counts.append(label.count)
+            if len(xs) < LABELS:
+                xs.append(label.sample.x)
+                counts.append(label.count)
         sample = tracker.observe(arrival)
         if sample is not None:
             queue.add(sample)
