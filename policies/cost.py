@@ -58,6 +58,11 @@ class Supply:
     source_s: float
     below_s: float
 
+    @property
+    def evicted(self) -> bool:
+        """Whether a replica has more of it in its RAM and disk than in HBM."""
+        return any(stored > here for stored, here in zip(self.stored, self.here, strict=True))
+
 
 def supply(chain: Chain, cluster: ClusterView) -> Supply:
     """Return where the KV of `chain` is."""
@@ -80,15 +85,19 @@ def ways(
     cluster: ClusterView,
     at: Supply | None = None,
     claims: Claims | None = None,
+    *,
+    crowded: bool = False,
 ) -> list[Way]:
     """Return the best way for each replica, in their order, served by priority if `claims` say how.
 
     Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
     so what can be had without computing is worth as much wait. A request that fetches its KV needs
     little compute, so it has a better priority than one that computes; but not where that KV was
-    evicted before: room is short there, and who overtakes would have others evicted in turn.
+    evicted before, or, where HBM is `crowded`, where something has to go for it: who overtakes
+    would have others evicted in turn.
     """
-    return _Weighing(arrival, cluster, at or supply(arrival.chain, cluster), claims).best()
+    at = at or supply(arrival.chain, cluster)
+    return _Weighing(arrival, cluster, at, claims, crowded=crowded).best()
 
 
 class _Weighing:
@@ -99,7 +108,13 @@ class _Weighing:
     """
 
     def __init__(
-        self, arrival: Arrival, cluster: ClusterView, at: Supply, claims: Claims | None
+        self,
+        arrival: Arrival,
+        cluster: ClusterView,
+        at: Supply,
+        claims: Claims | None,
+        *,
+        crowded: bool,
     ) -> None:
         self._arrival = arrival
         self._cluster = cluster
@@ -116,10 +131,22 @@ class _Weighing:
             if at.source >= 0:
                 most = (max(blocks, at.source_blocks) for blocks in at.stored)
                 self._fetching = claims.priorities([self._work_s(blocks) for blocks in most])
+                if crowded:
+                    self._fetching = self._where_there_is_room()
                 self._fetch_wait_s = cluster.queue_s(self._fetching)
         self._targets = set(
             nsmallest(MOST_TARGETS, range(len(at.here)), key=self._fetch_wait_s.__getitem__)
         )
+
+    def _where_there_is_room(self) -> list[float]:
+        """Return the priority of one that fetches where that evicts nothing, else its own."""
+        at, block_bytes = self._at, self._cluster.block_bytes
+        return [
+            fetching if free_bytes >= (at.source_blocks - here) * block_bytes else own
+            for fetching, own, free_bytes, here in zip(
+                self._fetching, self._own, self._cluster.free_bytes(), at.here, strict=True
+            )
+        ]
 
     def best(self) -> list[Way]:
         """Return the best way for each replica."""
