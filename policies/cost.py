@@ -93,8 +93,8 @@ def ways(
     Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
     so what can be had without computing is worth as much wait. A request that fetches its KV needs
     little compute, so it has a better priority than one that computes; but not where that KV was
-    evicted before, or, where HBM is `crowded`, where something has to go for it: who overtakes
-    would have others evicted in turn.
+    evicted before: room is short there, and who overtakes would have others evicted in turn. Where
+    HBM is `crowded` nothing is copied that something else has to go for.
     """
     at = at or supply(arrival.chain, cluster)
     return _Weighing(arrival, cluster, at, claims, crowded=crowded).best()
@@ -131,22 +131,17 @@ class _Weighing:
             if at.source >= 0:
                 most = (max(blocks, at.source_blocks) for blocks in at.stored)
                 self._fetching = claims.priorities([self._work_s(blocks) for blocks in most])
-                if crowded:
-                    self._fetching = self._where_there_is_room()
                 self._fetch_wait_s = cluster.queue_s(self._fetching)
         self._targets = set(
             nsmallest(MOST_TARGETS, range(len(at.here)), key=self._fetch_wait_s.__getitem__)
         )
-
-    def _where_there_is_room(self) -> list[float]:
-        """Return the priority of one that fetches where that evicts nothing, else its own."""
-        at, block_bytes = self._at, self._cluster.block_bytes
-        return [
-            fetching if free_bytes >= (at.source_blocks - here) * block_bytes else own
-            for fetching, own, free_bytes, here in zip(
-                self._fetching, self._own, self._cluster.free_bytes(), at.here, strict=True
-            )
-        ]
+        if crowded and at.source >= 0:
+            free_bytes, block_bytes = cluster.free_bytes(), cluster.block_bytes
+            self._targets = {
+                one
+                for one in self._targets
+                if free_bytes[one] >= (at.source_blocks - at.here[one]) * block_bytes
+            }
 
     def best(self) -> list[Way]:
         """Return the best way for each replica."""
