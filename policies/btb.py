@@ -90,7 +90,7 @@ class Btb:
         found = ways(arrival, cluster, at, claims, crowded=self._work.crowded)
         behind = cluster.behind([way.priority for way in found])
         scores = self._scores(found, behind, arrival, rate_rps, at, cluster, now_s)
-        first = first_by(scores, self._rng)
+        first = self._first(scores, cluster)
         way = found[first]
         copies: tuple[Copy, ...] = ()
         if way.source >= 0:
@@ -104,6 +104,22 @@ class Btb:
         self._order.note(arrival, shared, names[first])
         keeps = self._keeps(way, arrival, forecasts, rate_rps, names[first], now_s)
         return Decision(ranked(names, scores, first), copies, way.how, way.priority, keeps)
+
+    def _first(self, scores: list[float], cluster: ClusterView) -> int:
+        """Return the replica with the lowest score, of equal ones the one that has least.
+
+        What is computed there draws others like it: if all are idle, two prefixes on one replica
+        share it for as long as they are asked for.
+        """
+        best = min(scores)
+        if scores.count(best) == 1:
+            return scores.index(best)
+        loads, free_bytes = cluster.loads(), cluster.free_bytes()
+        keys = [
+            (score, float(load), -free)
+            for score, load, free in zip(scores, loads, free_bytes, strict=True)
+        ]
+        return first_by(keys, self._rng)
 
     def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
         """Return what gets ahead of bursts that may begin within `lead_s`."""

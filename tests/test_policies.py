@@ -219,6 +219,16 @@ def test_a_copy_evicts_at_what_compute_costs_now() -> None:
     assert not policy.decide(arrival(60.0, blocks=256), (), cluster, 60.0).copies
 
 
+def test_of_equal_replicas_btb_takes_the_one_that_has_least() -> None:
+    class Uneven(StillCluster):
+        def free_bytes(self) -> list[float]:
+            return [2e9, 1e9, 2e9, 3e9]
+
+    policy = make_policy("btb", seed=1)
+    assert goes_to(policy, arrival(), Uneven([0, 0, 0, 0])) == "r3"
+    assert goes_to(policy, arrival(), Uneven([0, 0, 0, 1])) in ("r0", "r2")
+
+
 def test_who_overtakes_the_one_that_computes_its_prefix_computes_for_both() -> None:
     # It is expected in 9 s, but this one would begin at once: 3 s of work, done once for both.
     cluster = StillCluster([1], queue=[0.0], coming=[(300, 9.0)])

@@ -155,6 +155,18 @@ def test_new_groups_go_to_replicas_of_their_own() -> None:
     assert spread(run("btb", window)) == [1, 1, 1, 1]
 
 
+def test_conversations_of_three_groups_wait_no_longer_where_links_are_slow() -> None:
+    # Each group has a system prompt; two of them on one replica share it from then on.
+    slow, over = CausalParameters(link_share=1 / 44), []
+    for seed in range(5):
+        (window,) = make_windows("ordinary", make_parameters("ordinary", {}), seed=seed, windows=1)
+        ours, theirs = (
+            run(name, window.arrivals, parameters=slow) for name in ("btb", "cache_aware")
+        )
+        over.append(float(ours.ttft_s.mean() / theirs.ttft_s.mean()))
+    assert np.median(over) <= 1.005
+
+
 def test_waves_of_requests_are_served_no_later_than_by_counting_requests() -> None:
     # llmd#298: 8 replicas, 1,000 tokens in and 1,000 out, in waves; counting requests was better.
     eight = replace(FOUR, replicas=8)
