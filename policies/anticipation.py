@@ -135,4 +135,5 @@ class Anticipation:
             requests=requests,
             # It may begin at any time within the horizon, so half of it is left on average.
             rate_rps=2.0 * requests / self._horizon_s,
+            begins_s=self._horizon_s / 2,
         )

@@ -42,8 +42,7 @@ class Btb:
     link_price
         Seconds of delay that one second of a replica's links is worth.
     evict_price
-        Seconds of delay that a second of compute is worth whose KV is evicted to hold other KV
-        twice.
+        Share of what is evicted, to hold other KV twice, that is taken to be computed again.
     horizon_s
         How far ahead forecasts are asked; one of `models.base.HORIZONS_S`.
     lead_s
@@ -82,15 +81,16 @@ class Btb:
     ) -> Decision:
         """Return where `arrival` goes, and what is copied for it."""
         self._work.pass_time(now_s)
-        self._work.arrivals += 1.0
         rate_rps = self._rate_rps(arrival, forecasts)
         seen = [forecast.prefix.key for forecast in forecasts if forecast.seen > 1]
         shared = seen[-1] if seen else boundary_key(arrival)
         names, at = cluster.replicas, supply(arrival.chain, cluster)
-        found = ways(arrival, cluster, at, self._order.claims(arrival, shared, names))
+        self._work.arrive(at.evicted)
+        claims = self._order.claims(arrival, shared, names)
+        found = ways(arrival, cluster, at, claims, crowded=self._work.crowded)
         behind = cluster.behind([way.priority for way in found])
         scores = self._scores(found, behind, arrival, rate_rps, at, cluster, now_s)
-        first = first_by(scores, self._rng)
+        first = self._first(scores, cluster)
         way = found[first]
         copies: tuple[Copy, ...] = ()
         if way.source >= 0:
@@ -104,6 +104,22 @@ class Btb:
         self._order.note(arrival, shared, names[first])
         keeps = self._keeps(way, arrival, forecasts, rate_rps, names[first], now_s)
         return Decision(ranked(names, scores, first), copies, way.how, way.priority, keeps)
+
+    def _first(self, scores: list[float], cluster: ClusterView) -> int:
+        """Return the replica with the lowest score, of equal ones the one that has least.
+
+        What is computed there draws others like it: if all are idle, two prefixes on one replica
+        share it for as long as they are asked for.
+        """
+        best = min(scores)
+        if scores.count(best) == 1:
+            return scores.index(best)
+        loads, free_bytes = cluster.loads(), cluster.free_bytes()
+        keys = [
+            (score, float(load), -free)
+            for score, load, free in zip(scores, loads, free_bytes, strict=True)
+        ]
+        return first_by(keys, self._rng)
 
     def anticipate(self, due: Sequence[Due], cluster: ClusterView, now_s: float) -> Foresight:
         """Return what gets ahead of bursts that may begin within `lead_s`."""
@@ -156,7 +172,7 @@ class Btb:
             self._queue_at_s, self._queue_s = now_s, fmean(cluster.queue_s())
         work_price = self._work.arrivals / RATE_TAU_S / len(found) * self._queue_s
         own_wait_s = min((way.ttft_s - way.work_s for way in found if way.blocks), default=inf)
-        prices_s = self._prices_s(found, arrival, at, cluster)
+        prices_s = self._prices_s(found, arrival, at, cluster, work_price)
         sharing = 1.0 + rate_rps * self._horizon_s
         scores = []
         for way, overtaken, price_s in zip(found, behind, prices_s, strict=True):
@@ -170,9 +186,17 @@ class Btb:
         return [score + more_s for score, more_s in zip(scores, added_s, strict=True)]
 
     def _prices_s(
-        self, found: list[Way], arrival: Arrival, at: Supply, cluster: ClusterView
+        self,
+        found: list[Way],
+        arrival: Arrival,
+        at: Supply,
+        cluster: ClusterView,
+        work_price: float,
     ) -> list[float]:
-        """Return for each way what its copy costs, and KV that is then in the cluster twice."""
+        """Return for each way what its copy costs, and KV that is then in the cluster twice.
+
+        What that evicts may have to be computed again, at the price that compute has now.
+        """
         prices_s = [0.0] * len(found)
         most = max(at.stored)
         if not most and at.source < 0:
@@ -184,9 +208,8 @@ class Btb:
                 prices_s[way.replica] = self._link_price * copy_s
             twice = most - at.stored[way.replica]
             if twice > 0 and free_bytes[way.replica] < twice * block_bytes:
-                # It evicts what may be asked for again.
                 work_s = cluster.prefill_s(twice * arrival.block_tokens, 0)
-                prices_s[way.replica] += self._evict_price * work_s
+                prices_s[way.replica] += self._evict_price * (1.0 + work_price) * work_s
         return prices_s
 
     def _copy(

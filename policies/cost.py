@@ -58,6 +58,11 @@ class Supply:
     source_s: float
     below_s: float
 
+    @property
+    def evicted(self) -> bool:
+        """Whether a replica has more of it in its RAM and disk than in HBM."""
+        return any(stored > here for stored, here in zip(self.stored, self.here, strict=True))
+
 
 def supply(chain: Chain, cluster: ClusterView) -> Supply:
     """Return where the KV of `chain` is."""
@@ -80,15 +85,19 @@ def ways(
     cluster: ClusterView,
     at: Supply | None = None,
     claims: Claims | None = None,
+    *,
+    crowded: bool = False,
 ) -> list[Way]:
     """Return the best way for each replica, in their order, served by priority if `claims` say how.
 
     Best is the lowest `ttft_s + work_s`: compute that one request takes is time that others wait,
     so what can be had without computing is worth as much wait. A request that fetches its KV needs
     little compute, so it has a better priority than one that computes; but not where that KV was
-    evicted before: room is short there, and who overtakes would have others evicted in turn.
+    evicted before: room is short there, and who overtakes would have others evicted in turn. Where
+    HBM is `crowded` nothing is copied that something else has to go for.
     """
-    return _Weighing(arrival, cluster, at or supply(arrival.chain, cluster), claims).best()
+    at = at or supply(arrival.chain, cluster)
+    return _Weighing(arrival, cluster, at, claims, crowded=crowded).best()
 
 
 class _Weighing:
@@ -99,7 +108,13 @@ class _Weighing:
     """
 
     def __init__(
-        self, arrival: Arrival, cluster: ClusterView, at: Supply, claims: Claims | None
+        self,
+        arrival: Arrival,
+        cluster: ClusterView,
+        at: Supply,
+        claims: Claims | None,
+        *,
+        crowded: bool,
     ) -> None:
         self._arrival = arrival
         self._cluster = cluster
@@ -120,6 +135,13 @@ class _Weighing:
         self._targets = set(
             nsmallest(MOST_TARGETS, range(len(at.here)), key=self._fetch_wait_s.__getitem__)
         )
+        if crowded and at.source >= 0:
+            free_bytes, block_bytes = cluster.free_bytes(), cluster.block_bytes
+            self._targets = {
+                one
+                for one in self._targets
+                if free_bytes[one] >= (at.source_blocks - at.here[one]) * block_bytes
+            }
 
     def best(self) -> list[Way]:
         """Return the best way for each replica."""

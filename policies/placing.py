@@ -27,7 +27,8 @@ class Prices:
 class Burst:
     """Requests that are expected for a prefix, all in all and in a second, if they come at all.
 
-    `chance` is the probability that they do, `own_tokens` what each has beside the prefix.
+    `chance` is the probability that they do, `own_tokens` what each has beside the prefix,
+    `begins_s` in how many seconds the first is expected.
     """
 
     chain: Chain
@@ -36,6 +37,12 @@ class Burst:
     chance: float
     requests: float
     rate_rps: float
+    begins_s: float = 0.0
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first request to the last."""
+        return self.requests / self.rate_rps
 
     @property
     def tokens(self) -> int:
@@ -95,7 +102,8 @@ def spread(
     """Return the copies beside those on `held` that shorten waits by more than they cost.
 
     The k-th is worth chance · requests · (W(k - 1) - W(k)), with the mean wait W for one of k
-    replicas that are busy with what they do anyway and with their part of the burst.
+    replicas that are busy with what they do anyway and with their part of the burst. `requests`
+    are those that come once the copy is there.
     """
     names = cluster.replicas
     copies: list[Copy] = []
@@ -105,18 +113,19 @@ def spread(
     others = sorted((one for one in roomy if one not in held), key=queue_s.__getitem__)
     service_s = cluster.prefill_s(burst.own_tokens, burst.tokens)
     busy, left_s = work.busy_share(len(names)), work.left_s(cluster)
-    span_s = burst.requests / burst.rate_rps
 
     def delay_s(count: int) -> float:
         busy_share = busy + burst.rate_rps * service_s / count
-        wait_s = mean_wait_s(count, busy_share, max(left_s, service_s / 2), span_s)
-        return burst.chance * burst.requests * wait_s
+        wait_s = mean_wait_s(count, busy_share, max(left_s, service_s / 2), burst.span_s)
+        return burst.chance * wait_s
 
     for target in others:
         count = len(held) + len(copies)
         source = held[count % len(held)]
         took_s = cluster.copy_s(source, target, size_bytes)
-        waits_s = delay_s(count) - delay_s(count + 1)
+        late_s = max(0.0, took_s - burst.begins_s)
+        served = burst.requests - burst.rate_rps * late_s
+        waits_s = served * (delay_s(count) - delay_s(count + 1))
         saved_s = min(waits_s, burst.chance * took_s * (1.0 + burst.rate_rps * took_s / 2))
         if saved_s <= max(prices.link * took_s, LEAST_SAVED_S):
             break
@@ -154,7 +163,7 @@ def _copy(
         source=cluster.replicas[source],
         target=cluster.replicas[target],
         size_bytes=depth * cluster.block_bytes,
-        deadline_s=now_s + burst.requests / burst.rate_rps,
+        deadline_s=now_s + burst.begins_s + burst.span_s,
         value_s=saved_s,
         cost_s=took_s,
         reason=f"{burst.requests:.0f} requests expected with probability {burst.chance:.2f}; "

@@ -12,6 +12,9 @@ CHUNK_TOKENS = 2048
 """Tokens that an engine computes before it looks who is next: vLLM's usual
 `max_num_batched_tokens`."""
 
+CROWDED_SHARE = 0.01
+"""Share of requests that find KV of theirs evicted from which on HBM counts as crowded."""
+
 FULL = 0.95
 """Share of its time above which a replica counts as overloaded: queues have no steady length."""
 
@@ -41,9 +44,10 @@ def mean_wait_s(servers: int, busy_share: float, left_s: float, span_s: float) -
 
 @dataclass(slots=True)
 class Work:
-    """The compute that was placed of late, all replicas together; halves are forgotten by time."""
+    """Requests and compute of late, all replicas together; what was is forgotten exponentially."""
 
     arrivals: float = 0.0
+    evicted: float = 0.0
     _seconds: float = 0.0
     _squares: float = 0.0
     _last_s: float = 0.0
@@ -52,6 +56,7 @@ class Work:
         """Let what is counted decay until `now_s`."""
         left = exp((self._last_s - now_s) / RATE_TAU_S)
         self.arrivals *= left
+        self.evicted *= left
         self._seconds *= left
         self._squares *= left
         self._last_s = now_s
@@ -60,6 +65,16 @@ class Work:
         """Count a request that takes `work_s` of compute."""
         self._seconds += work_s
         self._squares += work_s * work_s
+
+    def arrive(self, evicted: bool) -> None:
+        """Count a request; `evicted` says whether KV of its prompt was found below some HBM."""
+        self.arrivals += 1.0
+        self.evicted += evicted
+
+    @property
+    def crowded(self) -> bool:
+        """Whether what HBM evicts is asked for again; most of what goes never is."""
+        return self.evicted > CROWDED_SHARE * self.arrivals
 
     def busy_share(self, replicas: int) -> float:
         """Return the share of its time that a replica computes."""

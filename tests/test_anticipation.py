@@ -16,7 +16,7 @@ from forecasting.forecaster import Forecaster
 from models import make_models
 from models.counts import Counts
 from policies import make_policy
-from policies.base import ClusterView, Due, Foresight
+from policies.base import ClusterView, Copy, Due, Foresight
 from policies.btb import Btb
 from policies.fixed import LeastLoad
 from policies.placing import Burst, Prices, bring, compute, holders, spread
@@ -88,6 +88,23 @@ def test_as_many_replicas_hold_it_as_its_burst_needs() -> None:
     assert {copy.source for copy in many} == {"r0"}
     assert [copy.target for copy in many] == ["r1", "r2", "r3"]
     assert all(copy.value_s > copy.cost_s / 2 for copy in many)
+
+
+def test_a_copy_is_worth_what_it_saves_those_who_come_after_it() -> None:
+    # Ten seconds of requests, 1.1 times what one replica can serve; two wait for next to nothing.
+    burst = replace(BURST, chance=1.0, requests=110.0, rate_rps=11.0)
+    one_s, two_s = (mean_wait_s(k, 1.1 / k, 0.05, 10.0) for k in (1, 2))
+
+    def copies(block_bytes: int, begins_s: float = 0.0) -> list[Copy]:
+        cluster = StillCluster([0, 0], resident=[100, 0], block_bytes=block_bytes, overtaken=[0, 0])
+        later = replace(burst, begins_s=begins_s)
+        return spread(later, [0], Work(), cluster, PRICES, now_s=0.0)
+
+    (halfway,) = copies(50_000)  # 5 s to copy
+    assert halfway.value_s == pytest.approx(55 * (one_s - two_s))
+    assert copies(110_000) == []  # 11 s: all are over by then
+    (ahead,) = copies(110_000, begins_s=6.0)
+    assert ahead.value_s == pytest.approx(55 * (one_s - two_s))
 
 
 def test_nothing_is_spread_to_where_something_else_would_have_to_go() -> None:

@@ -15,6 +15,7 @@ from policies.errors import PolicyError
 from policies.order import Claims
 from policies.routed import RoutedPrefixes
 from policies.still import StillCluster
+from policies.waiting import Work
 
 
 def arrival(at_s: float = 0.0, first: int = 1, blocks: int = 300) -> Arrival:
@@ -176,6 +177,56 @@ def test_who_fetches_its_kv_overtakes_unless_it_was_evicted_there() -> None:
         cluster = ByPriority([0, 0], resident=[300, 0], stored=stored, overtaken=[0, 0])
         way = ways(arrival(), cluster, claims=claims)[1]
         assert (way.ttft_s, way.priority) == pytest.approx((ttft_s, priority))
+
+
+def test_nothing_is_copied_into_full_hbm_where_what_goes_is_asked_for_again() -> None:
+    class Full(StillCluster):
+        def free_bytes(self) -> list[float]:
+            return [0.0, 0.0, 300_000.0]
+
+    # 256 blocks, 0.256 MB, are with r0, which is busy.
+    cluster = Full([9, 0, 0], queue=[60.0, 0.0, 0.0], resident=[256, 0, 0])
+    assert [way.source for way in ways(arrival(), cluster)] == [-1, 0, 0]
+    assert [way.source for way in ways(arrival(), cluster, crowded=True)] == [-1, -1, 0]
+
+
+def test_hbm_is_crowded_where_what_it_evicted_is_asked_for() -> None:
+    work = Work()
+    for number in range(300):
+        work.arrive(evicted=number % 150 == 0)
+    assert not work.crowded
+    for number in range(30):
+        work.arrive(evicted=number % 10 == 0)
+    assert work.crowded  # 5 of 330
+    work.pass_time(60.0)
+    for _ in range(200):
+        work.arrive(evicted=False)
+    assert not work.crowded  # 1.8 of 321
+
+
+def test_a_copy_evicts_at_what_compute_costs_now() -> None:
+    class Full(StillCluster):
+        def free_bytes(self) -> list[float]:
+            return [0.0, 0.0]
+
+    # To fetch it saves 3 s of waiting, and evicts what took 2.56 s to compute.
+    cluster = Full([9, 0], queue=[3.0, 0.0], resident=[256, 0])
+    policy = make_policy("btb", seed=1)
+    assert policy.decide(arrival(blocks=256), (), cluster, 0.0).copies
+    # 2.5 requests a second for each replica of late, and a mean queue of 1.5 s: about 3 times that.
+    for number in range(240):
+        policy.decide(arrival(number / 4, first=1000 * number, blocks=1), (), cluster, number / 4)
+    assert not policy.decide(arrival(60.0, blocks=256), (), cluster, 60.0).copies
+
+
+def test_of_equal_replicas_btb_takes_the_one_that_has_least() -> None:
+    class Uneven(StillCluster):
+        def free_bytes(self) -> list[float]:
+            return [2e9, 1e9, 2e9, 3e9]
+
+    policy = make_policy("btb", seed=1)
+    assert goes_to(policy, arrival(), Uneven([0, 0, 0, 0])) == "r3"
+    assert goes_to(policy, arrival(), Uneven([0, 0, 0, 1])) in ("r0", "r2")
 
 
 def test_who_overtakes_the_one_that_computes_its_prefix_computes_for_both() -> None:
