@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import nsmallest
+from heapq import heappop, heappush, nsmallest
 
 from replication.errors import NoRoom
 from replication.resident import Resident
@@ -34,11 +34,14 @@ class Slot:
 
 
 class Slots:
-    """Slots by their numbers from 0 on. Knows of no lease: who calls says what may go."""
+    """Slots by their numbers from 0 on. Knows of no lease: who calls says what may go.
+
+    The lowest that is free is taken next: blocks that follow each other in memory are read as one.
+    """
 
     def __init__(self, count: int) -> None:
         self._slots = [Slot() for _ in range(count)]
-        self._free = list(reversed(range(count)))
+        self._free = list(range(count))
         self._where: dict[tuple[str, int], int] = {}
         self._ticks = 0
 
@@ -64,7 +67,7 @@ class Slots:
 
     def take(self, key: tuple[str, int], parent: int | None, *, copied: bool, worth: float) -> int:
         """Return a slot that was free, and is for a block now that isn't there yet."""
-        number = self._free.pop()
+        number = heappop(self._free)
         generation = self._slots[number].generation
         self._slots[number] = Slot(generation, key, parent, copied, worth=worth)
         self._where[key] = number
@@ -76,7 +79,7 @@ class Slots:
         assert slot.key is not None
         del self._where[slot.key]
         self._slots[number] = Slot(generation=slot.generation + 1)
-        self._free.append(number)
+        heappush(self._free, number)
         return slot
 
     def touch(self, numbers: Sequence[int]) -> None:
