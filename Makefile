@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BTB := ../$(BIN)/btb
 PACKAGES := models forecasting policies replication btb
+LAB := $(BIN)/btb lab rdma --install
+VERBS_TESTS := tests/test_verbs.py tests/test_transports.py tests/test_agent.py
 
-.PHONY: help setup demo test test-torch lint types layers unit clean
+.PHONY: help setup demo test test-torch lint types layers unit rdma clean
 
 help:
 	@echo "make demo   write a bursty trace, train on it, compare policies (about 3 minutes)"
 	@echo "make test   lint, types, import layers and the whole test suite, as CI runs it"
 	@echo "make test-torch  installs torch too, and runs the tests that need it"
+	@echo "make rdma   the part of it that needs RDMA, in a virtual machine (Debian 12)"
 	@echo "make setup  only create .venv and install btb into it"
 
 setup: $(STAMP)
@@ -42,7 +45,7 @@ demo: $(STAMP)
 	@echo "  cd demo && $(BTB) serve --model model.json --log-dir log"
 	@echo "  cd demo && $(BTB) replay trace/window-003.jsonl --to http://127.0.0.1:8017 --speed 10"
 
-test: lint types layers unit
+test: lint types layers unit rdma
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -63,6 +66,16 @@ test-torch: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev,torch]'
 	$(BIN)/pytest tests/test_neural.py tests/test_trained_models.py
+
+# Verbs need RDMA, so their tests run in a virtual machine. This comes last, to be seen if there is none.
+rdma: $(STAMP)
+	@if $(LAB) --timeout 120 -- $(BIN)/python -c 'import pyverbs.device'; then \
+		$(LAB) --timeout 480 -- $(BIN)/python -m pytest -q -k verbs $(VERBS_TESTS); \
+	else \
+		echo "!!! RDMA verbs were NOT TESTED: btb lab rdma can't run here, for the reason above."; \
+		echo "!!! Set BTB_REQUIRE_RDMA=1 to make this a failure."; \
+		test "$$BTB_REQUIRE_RDMA" != 1; \
+	fi
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TYPE_CHECKING
 
-from policies.base import Chain, Copy, Decision
+if TYPE_CHECKING:  # an agent starts without what policies need: they bring scipy along
+    from policies.base import Copy, Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Move:
     """
 
     tenant: str
-    chain: Chain
+    chain: tuple[int, ...]
     holders: tuple[str, ...]
     target: str
     size_bytes: int
@@ -41,7 +43,7 @@ class Move:
 
 
 def make_plan(
-    decision: Decision, tenant: str, others: Mapping[int, Sequence[str]] | None = None
+    decision: "Decision", tenant: str, others: Mapping[int, Sequence[str]] | None = None
 ) -> tuple[Move, ...]:
     """Return the moves of a decision, those that save most for each byte first.
 
@@ -70,7 +72,7 @@ def make_plan(
     return tuple(sorted(moves.values(), key=lambda move: (-move.worth, move.deadline_s, move.key)))
 
 
-def _move(copy: Copy, tenant: str, others: Sequence[str]) -> Move:
+def _move(copy: "Copy", tenant: str, others: Sequence[str]) -> Move:
     chain = copy.chain[: copy.prefix.blocks]
     if not chain:
         raise ValueError(f"a copy to {copy.target} names no block")

@@ -3,19 +3,19 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from heapq import nsmallest
 from itertools import takewhile
 from math import inf
 
 import xxhash
 
-from replication.errors import Busy, LeaseLost, NoRoom, Recycled
+from replication.errors import Busy, LeaseLost, Recycled
 from replication.layout import Layout
 from replication.lease import Lease, Leases
 from replication.memory import Memory
 from replication.resident import Observer, Resident
+from replication.slots import Slots
 
 
 class State(StrEnum):
@@ -34,20 +34,6 @@ class Placement:
     number: int
     hashes: tuple[int, ...]
     slots: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class _Slot:
-    generation: int = 0
-    key: tuple[str, int] | None = None
-    parent: int | None = None
-    copied: bool = False
-    leased: bool = False
-    valid: bool = False
-    landed_bytes: int = 0
-    worth: float = 0.0
-    used: int = 0
-    digests: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -90,21 +76,20 @@ class BlockPool:
         self.epoch = epoch
         self.observer: Observer | None = None
         self._leases = Leases(epoch)
-        self._slots = [_Slot() for _ in range(layout.slots)]
-        self._free = list(reversed(range(layout.slots)))
-        self._where: dict[tuple[str, int], int] = {}
+        self._slots = Slots(layout.slots)
         self._open: dict[int, _Open] = {}
         self._watching: set[Callable[[], None]] = set()
         self._placed = 0
-        self._ticks = 0
 
     def resident(self, tenant: str, chain: Sequence[int]) -> int:
         """Return how many leading blocks are valid on all ranks."""
-        return sum(1 for _ in takewhile(lambda block: self._valid(tenant, block), chain))
+        return sum(1 for _ in takewhile(lambda block: self._slots.valid(tenant, block), chain))
 
     def missing(self, tenant: str, chain: Sequence[int]) -> tuple[int, ...]:
         """Return the blocks of a chain that aren't valid here, in order."""
-        return tuple(dict.fromkeys(block for block in chain if not self._valid(tenant, block)))
+        return tuple(
+            dict.fromkeys(block for block in chain if not self._slots.valid(tenant, block))
+        )
 
     def states(self, now_s: float) -> Counter[State]:
         """Return how many slots are in each state."""
@@ -113,8 +98,7 @@ class BlockPool:
 
     def residents(self) -> Iterator[Resident]:
         """Yield all valid blocks, a chain's earlier ones mostly before its later ones."""
-        by_use = sorted(self._slots, key=lambda slot: -slot.used)
-        return (_resident(slot) for slot in by_use if slot.valid)
+        return self._slots.residents()
 
     def leases(self, now_s: float) -> int:
         """Return how many leases stand, those that keep the heads of placements among them."""
@@ -130,10 +114,10 @@ class BlockPool:
             If not all of them are valid here for this tenant.
         """
         self._leases.expire(now_s)
-        held = self.resident(tenant, chain)
-        if held < len(chain):
+        slots = self._held(tenant, chain)
+        if len(slots) < len(chain):
+            held = self.resident(tenant, chain)
             raise LeaseLost(f"{held} of {len(chain)} blocks are held")
-        slots = [self._where[tenant, block] for block in chain]
         for slot in slots:
             self._slots[slot].leased = True
         return self._pin(slots, until_s)
@@ -150,7 +134,7 @@ class BlockPool:
             If a block is neither valid here nor being brought.
         """
         self._leases.expire(now_s)
-        slots = [self._where.get((tenant, block)) for block in chain]
+        slots = [self._slots.find(tenant, block) for block in chain]
         known = [slot for slot in slots if slot is not None]
         if len(known) < len(chain):
             raise LeaseLost(f"{len(known)} of {len(chain)} blocks are held or on their way")
@@ -214,17 +198,16 @@ class BlockPool:
         """
         self._leases.expire(now_s)
         hashes = self.missing(tenant, chain)
-        if any((tenant, block) in self._where for block in hashes):
+        if any(self._slots.find(tenant, block) is not None for block in hashes):
             raise Busy("a block is being brought here already")
-        head = [self._where[tenant, block] for block in chain if self._valid(tenant, block)]
-        self._make_room(len(hashes), worth, spared=set(head))
-        slots = tuple(self._free.pop() for _ in hashes)
+        head = self._held(tenant, chain)
+        for number in self._slots.going(len(hashes), worth, self._idle, spared=head):
+            self._empty(number)
         parents = dict(zip(chain, (None, *chain), strict=False))
-        for slot, block in zip(slots, hashes, strict=True):
-            self._slots[slot] = _Slot(
-                self._slots[slot].generation, (tenant, block), parents[block], copied, worth=worth
-            )
-            self._where[tenant, block] = slot
+        slots = tuple(
+            self._slots.take((tenant, block), parents[block], copied=copied, worth=worth)
+            for block in hashes
+        )
         self._placed += 1
         placement = Placement(self._placed, hashes, slots)
         self._open[placement.number] = _Open(
@@ -257,10 +240,10 @@ class BlockPool:
         self.check(opened.head, -inf)
         for slot in placement.slots:
             self._slots[slot].valid = True
-        self._touch(placement.slots)
+        self._slots.touch(placement.slots)
         self._close(opened)
         if self.observer is not None:
-            self.observer.stored([_resident(self._slots[slot]) for slot in placement.slots])
+            self.observer.stored([self._slots[slot].resident() for slot in placement.slots])
         return True
 
     def abort(self, placement: Placement) -> None:
@@ -283,19 +266,18 @@ class BlockPool:
         bool
             Whether there was one. A block that is being filled is not touched.
         """
-        if not self._valid(tenant, block):
-            return False
-        self._empty(self._where[tenant, block])
-        return True
+        found = self._held(tenant, [block])
+        for number in found:
+            self._empty(number)
+        return bool(found)
 
     def drop(self, tenant: str, blocks: Iterable[int], now_s: float) -> int:
         """Give valid blocks up that nobody leases; return how many."""
         self._leases.expire(now_s)
-        found = [self._where.get((tenant, block)) for block in blocks]
-        idle = [slot for slot in found if slot is not None and self._state(slot) is State.VALID]
-        for slot in dict.fromkeys(idle):
-            self._empty(slot)
-        return len(set(idle))
+        idle = list(filter(self._idle, dict.fromkeys(self._held(tenant, blocks))))
+        for number in idle:
+            self._empty(number)
+        return len(idle)
 
     def digest(self, slot: int, rank: int) -> int:
         """Return the XXH3 of what a rank's memory holds of a block, layer after layer.
@@ -315,9 +297,13 @@ class BlockPool:
             held.digests[rank] = state.intdigest()
         return state.intdigest()
 
-    def _valid(self, tenant: str, block: int) -> bool:
-        slot = self._where.get((tenant, block))
-        return slot is not None and self._slots[slot].valid
+    def _held(self, tenant: str, blocks: Iterable[int]) -> list[int]:
+        """Return where those of the blocks lie that are valid, in order."""
+        found = [self._slots.find(tenant, block) for block in blocks]
+        return [number for number in found if number is not None and self._slots[number].valid]
+
+    def _idle(self, number: int) -> bool:
+        return self._state(number) is State.VALID
 
     def _state(self, number: int) -> State:
         slot = self._slots[number]
@@ -328,40 +314,13 @@ class BlockPool:
         return State.LEASED if self._leases.pinned(number, slot.generation) else State.VALID
 
     def _pin(self, slots: Sequence[int], until_s: float) -> Lease:
-        self._touch(slots)
+        self._slots.touch(slots)
         return self._leases.grant(slots, [self._slots[slot].generation for slot in slots], until_s)
 
-    def _touch(self, slots: Sequence[int]) -> None:
-        """Note a use. A head counts as used after its tail, so that tails go first."""
-        for slot in reversed(slots):
-            self._ticks += 1
-            self._slots[slot].used = self._ticks
-
-    def _make_room(self, count: int, worth: float, spared: Iterable[int]) -> None:
-        short = count - len(self._free)
-        if short <= 0:
-            return
-        cheaper = [
-            number
-            for number, slot in enumerate(self._slots)
-            if self._state(number) is State.VALID and slot.worth < worth and number not in spared
-        ]
-        if len(cheaper) < short:
-            raise NoRoom(f"{count} blocks need {short - len(cheaper)} more slots than can be freed")
-        by_worth = nsmallest(
-            short, cheaper, key=lambda number: (self._slots[number].worth, self._slots[number].used)
-        )
-        for number in by_worth:
-            self._empty(number)
-
     def _empty(self, number: int) -> None:
-        slot = self._slots[number]
-        assert slot.key is not None
-        del self._where[slot.key]
-        self._slots[number] = _Slot(generation=slot.generation + 1)
-        self._free.append(number)
+        slot = self._slots.empty(number)
         if slot.valid and self.observer is not None:
-            self.observer.removed(_resident(slot))
+            self.observer.removed(slot.resident())
 
     def _close(self, opened: _Open) -> None:
         del self._open[opened.placement.number]
@@ -371,8 +330,3 @@ class BlockPool:
     def _tell(self) -> None:
         for callback in tuple(self._watching):
             callback()
-
-
-def _resident(slot: _Slot) -> Resident:
-    assert slot.key is not None
-    return Resident(*slot.key, slot.parent, slot.copied, slot.leased)

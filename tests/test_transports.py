@@ -222,6 +222,28 @@ def test_more_pieces_than_fit_into_one_request_are_exact(lab_type: type[Lab]) ->
 
 
 @every_transport
+@pytest.mark.parametrize("back", [False, True])
+def test_pieces_at_even_steps_and_odd_ones_among_them_are_exact(
+    lab_type: type[Lab], back: bool
+) -> None:
+    """10 bytes at every 100th go to every 70th; then one that is longer, and two at other steps."""
+    even = [Piece(100 * at, 70 * at, 10) for at in range(7)]
+    odd = [Piece(700, 500, 20), Piece(730, 530, 20), Piece(990, 560, 10)]
+    wanted = [*(reversed(even) if back else even), *odd]
+
+    async def scenario() -> None:
+        async with ends(lab_type) as both:
+            expected = bytearray(1000)
+            for piece in wanted:
+                start, end, size_bytes = piece.source_offset, piece.target_offset, piece.size_bytes
+                expected[end : end + size_bytes] = both.memory[start : start + size_bytes]
+            await both.read(wanted)
+            assert both.into == expected
+
+    asyncio.run(scenario())
+
+
+@every_transport
 def test_reading_nothing_is_done_at_once(lab_type: type[Lab]) -> None:
     async def scenario() -> None:
         async with ends(lab_type) as both:

@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from errno import EACCES
 
 import numpy as np
@@ -124,11 +124,33 @@ class ShmTransport:
 
 
 def _copy(source: memoryview, pieces: Sequence[Piece], target: memoryview) -> None:
-    """Copy pieces; numpy lets other threads run meanwhile."""
-    here, there = np.frombuffer(source, np.uint8), np.frombuffer(target, np.uint8)
-    for piece in pieces:
-        start, end, size_bytes = piece.source_offset, piece.target_offset, piece.size_bytes
-        there[end : end + size_bytes] = here[start : start + size_bytes]
+    """Copy pieces, a run in one call: before each a thread waits for the interpreter's lock."""
+    for run in _runs(pieces):
+        first, shape = run[0], (len(run), run[0].size_bytes)
+        step, into_step = _steps(run, 1) if len(run) > 1 else shape
+        here = np.ndarray(shape, np.uint8, source, first.source_offset, (step, 1))
+        there = np.ndarray(shape, np.uint8, target, first.target_offset, (into_step, 1))
+        there[:] = here
+
+
+def _runs(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """Yield pieces of one size at even steps together, as a block's layers are."""
+    first = 0
+    for number in range(1, len(pieces) + 1):
+        if (
+            number < len(pieces)
+            and pieces[number].size_bytes == pieces[first].size_bytes
+            and _steps(pieces, number) == _steps(pieces, first + 1)
+        ):
+            continue
+        yield pieces[first:number]
+        first = number
+
+
+def _steps(pieces: Sequence[Piece], number: int) -> tuple[int, int]:
+    """Return how far a piece is from the one before it, at the source and at the target."""
+    piece, before = pieces[number], pieces[number - 1]
+    return piece.source_offset - before.source_offset, piece.target_offset - before.target_offset
 
 
 def _name(epoch: int, secret: str) -> str:

@@ -1,13 +1,12 @@
 """The end of a TCP transport that others read from."""
 
-import asyncio
-import logging
 import socket
 from errno import EACCES
 from secrets import token_hex
 from struct import Struct, error
 
-from replication.errors import ReplicationError, TransportError
+from replication.errors import TransportError
+from replication.transports.accepting import Acceptor
 from replication.transports.base import Piece, Region
 from replication.transports.deadline import within
 from replication.transports.tcp_bulk import mark_as_bulk, send_views
@@ -17,25 +16,18 @@ from replication.transports.tcp_frames import (
     admit,
     receive_frame,
     send_frame,
-    socket_errors,
 )
 
 MOST_PIECES = 4096
 """Pieces in one request; who wants more asks again."""
-CONNECTIONS = 256
-"""Held at once; further ones are closed."""
 HANDSHAKE_S = 5.0
 SEND_S = 60.0
 """How long one request may take to be taken off us: a reader that stops must not hold us up."""
-PAUSE_S = 0.1
-"""How long to leave the port alone where the kernel gives no more descriptors."""
 KEY_BYTES = 16
 
 _head = Struct(f"!{2 * KEY_BYTES}sQI")
 _piece = Struct("!QQ")
 REQUEST_BYTES = _head.size + MOST_PIECES * _piece.size
-
-logger = logging.getLogger(__name__)
 
 
 def pack_request(region: Region, pieces: list[Piece]) -> bytes:
@@ -57,14 +49,12 @@ class TcpServer:
     """Offers memory to whoever knows the token. Bytes go from it to the kernel without a copy."""
 
     def __init__(self, listener: socket.socket, token: bytes, epoch: int) -> None:
-        self._listener = listener
         self._token = token
         self._epoch = epoch
         host, port = listener.getsockname()[:2]
         self._address = f"{host}:{port}"
         self._memories: dict[bytes, memoryview] = {}
-        self._talks: dict[asyncio.Task[None], socket.socket] = {}
-        self._accepting = asyncio.create_task(self._accept())
+        self._readers = Acceptor(listener, self._talk)
 
     def register(self, memory: memoryview) -> Region:
         """Offer `memory`."""
@@ -75,44 +65,17 @@ class TcpServer:
     async def aclose(self) -> None:
         """Stop at once, in the middle of an answer too."""
         self._memories.clear()
-        ending = [self._accepting, *self._talks]
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
-        self._listener.close()
-
-    async def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-            except OSError as failed:
-                logger.warning("%s takes no connection: %s", self._address, failed)
-                await asyncio.sleep(PAUSE_S)
-                continue
-            if len(self._talks) >= CONNECTIONS:
-                sock.close()
-                continue
-            talk = asyncio.create_task(self._talk(sock))
-            self._talks[talk] = sock
-            talk.add_done_callback(self._hang_up)
-
-    def _hang_up(self, talk: asyncio.Task[None]) -> None:
-        self._talks.pop(talk).close()
+        await self._readers.aclose()
 
     async def _talk(self, sock: socket.socket) -> None:
-        try:
-            with socket_errors("a reader"):
-                sock.setblocking(False)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                mark_as_bulk(sock)
-                async with within(HANDSHAKE_S):
-                    await admit(sock, self._token)
-                while True:
-                    request = await receive_frame(sock, REQUEST_BYTES)
-                    async with within(SEND_S):
-                        await self._answer(sock, request)
-        except ReplicationError as ended:
-            logger.info("a reader of %s left: %s", self._address, ended)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        mark_as_bulk(sock)
+        async with within(HANDSHAKE_S):
+            await admit(sock, self._token)
+        while True:
+            request = await receive_frame(sock, REQUEST_BYTES)
+            async with within(SEND_S):
+                await self._answer(sock, request)
 
     async def _answer(self, sock: socket.socket, request: bytes) -> None:
         views = self._find(request)
