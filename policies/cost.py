@@ -94,7 +94,7 @@ def ways(
     so what can be had without computing is worth as much wait. A request that fetches its KV needs
     little compute, so it has a better priority than one that computes; but not where that KV was
     evicted before: room is short there, and who overtakes would have others evicted in turn. Where
-    HBM is `crowded` nothing is copied that something else has to go for.
+    HBM is `crowded` nothing is copied for which something has to go that others may be waiting for.
     """
     at = at or supply(arrival.chain, cluster)
     return _Weighing(arrival, cluster, at, claims, crowded=crowded).best()
@@ -137,10 +137,12 @@ class _Weighing:
         )
         if crowded and at.source >= 0:
             free_bytes, block_bytes = cluster.free_bytes(), cluster.block_bytes
+            queue_s = cluster.queue_s()
             self._targets = {
                 one
                 for one in self._targets
-                if free_bytes[one] >= (at.source_blocks - at.here[one]) * block_bytes
+                if not queue_s[one]
+                or free_bytes[one] >= (at.source_blocks - at.here[one]) * block_bytes
             }
 
     def best(self) -> list[Way]:

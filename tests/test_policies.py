@@ -179,15 +179,16 @@ def test_who_fetches_its_kv_overtakes_unless_it_was_evicted_there() -> None:
         assert (way.ttft_s, way.priority) == pytest.approx((ttft_s, priority))
 
 
-def test_nothing_is_copied_into_full_hbm_where_what_goes_is_asked_for_again() -> None:
+def test_nothing_is_copied_into_crowded_hbm_where_others_wait() -> None:
     class Full(StillCluster):
         def free_bytes(self) -> list[float]:
-            return [0.0, 0.0, 300_000.0]
+            return [0.0, 0.0, 0.0, 300_000.0]
 
     # 256 blocks, 0.256 MB, are with r0, which is busy.
-    cluster = Full([9, 0, 0], queue=[60.0, 0.0, 0.0], resident=[256, 0, 0])
-    assert [way.source for way in ways(arrival(), cluster)] == [-1, 0, 0]
-    assert [way.source for way in ways(arrival(), cluster, crowded=True)] == [-1, -1, 0]
+    cluster = Full([9, 0, 1, 1], queue=[60.0, 0.0, 0.1, 0.1], resident=[256, 0, 0, 0])
+    assert [way.source for way in ways(arrival(), cluster)] == [-1, 0, 0, 0]
+    # r1 computes nothing, r3 has room; on r2 others wait for what would go.
+    assert [way.source for way in ways(arrival(), cluster, crowded=True)] == [-1, 0, -1, 0]
 
 
 def test_hbm_is_crowded_where_what_it_evicted_is_asked_for() -> None:
