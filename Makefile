@@ -69,7 +69,7 @@ test-torch: $(STAMP)
 
 # Verbs need RDMA, so their tests run in a virtual machine. This comes last, to be seen if there is none.
 rdma: $(STAMP)
-	@if $(LAB) --timeout 120 -- $(BIN)/python -c 'import pyverbs.device'; then \
+	@if $(LAB) --timeout 180 -- $(BIN)/python -c 'import pyverbs.device'; then \
 		$(LAB) --timeout 480 -- $(BIN)/python -m pytest -q -k verbs $(VERBS_TESTS); \
 	else \
 		echo "!!! RDMA verbs were NOT TESTED: btb lab rdma can't run here, for the reason above."; \
