@@ -18,19 +18,16 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from benchmarks.quality.held_out import Labelled, labelled
 from btb.traces import ReaderOptions, Trace, open_windows
 from btb.traces.generate import make_windows, write_windows
 from btb.traces.parameters import make_parameters
-from forecasting.forecaster import BOUNDARY_TOKENS
-from forecasting.labels import LabelQueue
 from forecasting.quality import Quality, Scores
-from forecasting.tracker import PrefixTracker
 from models import MODELS
-from models.base import HORIZONS_S, Features, Learner, TrainedModel
+from models.base import Features, Learner, TrainedModel
 from models.counts import Counts
 from models.dispersion import Dispersion
 from models.ewma import Ewma
@@ -43,15 +40,6 @@ ONLINE = ("hawkes", "river")
 TRAINED = ("boosted", "neural")
 PAIRS = (("boosted", "river"), ("boosted", "neural"))
 DURATIONS_S = {"mixed": "86400", "recurring": "7200"}
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """What was known at `at_s`, and how many arrivals followed within the horizon."""
-
-    at_s: float
-    x: Features
-    count: int
 
 
 class Mean:
@@ -124,21 +112,6 @@ def print_scores(horizon_s: float, scores: Mapping[str, Scores]) -> None:
             print(f"| {' | '.join((*cells, *more))} |", flush=True)
 
 
-def labelled(windows: Sequence[Trace]) -> dict[float, list[Labelled]]:
-    """Return every sample with its label, by horizon, in the order of time."""
-    found: dict[float, list[Labelled]] = {horizon_s: [] for horizon_s in HORIZONS_S}
-    for window in windows:
-        tracker, queue = PrefixTracker(BOUNDARY_TOKENS), LabelQueue(HORIZONS_S, 1_000_000)
-        for arrival in window:
-            for label in queue.due(arrival.at_s):
-                one = Labelled(label.sample.at_s, label.sample.x, label.count)
-                found[label.horizon_s].append(one)
-            sample = tracker.observe(arrival)
-            if sample is not None:
-                queue.add(sample)
-    return found
-
-
 def online(horizon_s: float) -> dict[str, Learner]:
     """Return fresh learners that learn from each label."""
     return {name: MODELS[name](horizon_s) for name in ONLINE}
@@ -152,7 +125,7 @@ def trained(log: Sequence[Labelled], horizon_s: float) -> dict[str, Learner]:
         began_s = time.perf_counter()
         try:
             model.fit([one.x for one in log], [one.count for one in log], seed=SEED)
-        except ValueError as error:
+        except (ValueError, ModuleNotFoundError) as error:  # too little, or no torch
             print(f"| {horizon_s:g} s | {name} | {error} | | | |")
             continue
         spent_s = time.perf_counter() - began_s

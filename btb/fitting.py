@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
+from btb.errors import ConfigError
 from models.base import Features, Fitted, Learner
 
 FIRST_FIT = 2_000
@@ -44,7 +45,13 @@ class FittingLog:
             self.fit()
 
     def fit(self) -> None:
-        """Fit to all that is kept, unless that has been done; too little is no error."""
+        """Fit to all that is kept, unless that has been done; too little is no error.
+
+        Raises
+        ------
+        ConfigError
+            If a package that fitting takes is not installed.
+        """
         if not self._models or self._fitted == self._seen:
             return
         self._fitted = self._seen
@@ -54,3 +61,5 @@ class FittingLog:
                 model.fit(xs, counts, seed=self._seed)
             except ValueError as error:
                 log.info("not fitted: %s", error)
+            except ModuleNotFoundError as error:  # an optional package
+                raise ConfigError(str(error)) from error

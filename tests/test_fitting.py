@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import pytest
+
+from btb.errors import ConfigError
 from btb.fitting import FIRST_FIT, FittingLog
 from models.base import Features
 from models.checks import TYPICAL
@@ -31,6 +34,17 @@ def test_models_are_fitted_each_time_the_log_has_doubled_and_at_the_end() -> Non
     labels.fit()  # nothing is new
     sizes = [FIRST_FIT, 2 * FIRST_FIT, 4 * FIRST_FIT, 4 * FIRST_FIT + 5]
     assert model.fits == [(size, size - 1) for size in sizes]
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    class Needy(Fitted):
+        def fit(self, xs: Sequence[Features], counts: Sequence[int], *, seed: int) -> None:
+            raise ModuleNotFoundError("fitting takes torch: pip install it")
+
+    labels = FittingLog([Needy()], seed=1)
+    labels.add(TYPICAL, 1)
+    with pytest.raises(ConfigError, match="takes torch"):
+        labels.fit()
 
 
 def test_a_log_that_holds_too_little_is_no_error() -> None:
