@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -36,6 +36,7 @@ from replication.forwarding import PoolForwarder
 from replication.layout import Layout
 from replication.peer import Offer, PoolHolder
 from replication.plan import Move
+from replication.result import Result
 from replication.store import BlockPool
 from replication.target import Target
 from replication.transports.base import Transport
@@ -78,6 +79,8 @@ class Agent:
         The most time that one try at a copy may take.
     trial
         Whether callers may have random bytes put in place of KV.
+    on_result
+        Is told what came of each copy.
 
     Raises
     ------
@@ -99,6 +102,7 @@ class Agent:
         block_tokens: int = 0,
         lease_s: float = 30.0,
         trial: bool = False,
+        on_result: Callable[[Result], None] = lambda _: None,
     ) -> None:
         if not token and not address.local:
             raise ValueError(f"{address} can be reached from elsewhere: a token is needed")
@@ -106,6 +110,7 @@ class Agent:
         self._transport = transport
         self._block_tokens = block_tokens
         self._trial = trial
+        self._on_result = on_result
         self._copies = 0
         self._now_s = asyncio.get_running_loop().time
         self.pool = BlockPool(layout, memories, epoch)
@@ -205,9 +210,12 @@ class Agent:
         moves = [self._move(order) for order in orders]
         self._copies += len(orders)
         try:
-            return tuple(map(Outcome.of, await self._executor.run(moves)))
+            results = await self._executor.run(moves)
         finally:
             self._copies -= len(orders)
+        for result in results:
+            self._on_result(result)
+        return tuple(map(Outcome.of, results))
 
     def _move(self, order: Order) -> Move:
         for text in (*order.holders, order.via):

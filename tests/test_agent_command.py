@@ -1,15 +1,21 @@
 """`btb agent` and what it can have agents do, as a person types it."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+from btb.agent_metrics import AgentMetrics
 from btb.agent_process import AgentProcess, agent_process
 from btb.cli import app
 from btb.errors import ConfigError, UserError
+from replication.errors import LeaseLost
+from replication.plan import Move
+from replication.result import Result as CopyResult
 
 CUT = ("--slots", "8", "--layers", "2", "--layer-bytes", "1000")
 
@@ -145,3 +151,34 @@ def test_a_token_is_needed_where_an_agent_has_one(tmp_path: Path) -> None:
         assert "Refused: the peer has another token" in refused("agent", "list", agent.address)
         order = ("agent", "list", agent.address, "--token-file", other)
         assert "Refused: the peer has another token" in refused(*order)
+
+
+def test_prometheus_is_told_of_slots_and_copies(trial: AgentProcess) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    prefix = said("agent", "fill", trial.address, "--blocks", 3, "--seed", 7).split()[-1]
+    with agent_process(*CUT, "--metrics-port", str(port)) as target:
+        said("agent", "copy", target.address, "--source", trial.address, "--prefix", prefix)
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    assert 'btb_agent_copies_total{result="whole"} 1.0' in text
+    assert f'btb_agent_copy_bytes_total{{part="moved"}} {3 * 2000.0}' in text
+    assert 'btb_agent_slots{state="valid"} 3.0' in text
+    assert "btb_agent_leases 0.0" in text
+
+
+def test_a_copy_that_failed_counts_by_its_error() -> None:
+    metrics = AgentMetrics()
+    move = Move("default", (1, 2), ("a",), "b", 4000, 9.0, 1.0, "why")
+    metrics.count(CopyResult(move, 0, 1000, 0.5, "a -> b", 2, LeaseLost("gone")))
+    told = metrics.registry.get_sample_value
+    assert told("btb_agent_copies_total", {"result": "LeaseLost"}) == 1.0
+    assert told("btb_agent_copy_bytes_total", {"part": "wasted"}) == 1000.0
+    assert told("btb_agent_copy_retries_total") == 2.0
+    assert told("btb_agent_copy_seconds_sum") == 0.5
+
+
+def test_a_port_that_is_taken_is_refused_in_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        why = refused("agent", *CUT, "--listen", "127.0.0.1:0", "--metrics-port", port)
+    assert f"--metrics-port: can't listen on {port}: Address already in use" in why

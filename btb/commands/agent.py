@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from replication.agent import Agent
     from replication.control.address import Address
     from replication.layout import Layout
+    from replication.result import Result
 
 SUBCOMMANDS = {
     "list": listing,
@@ -63,6 +65,10 @@ def agent(
     allow_fill: Annotated[
         bool, typer.Option("--allow-fill", help="Let `btb agent fill` make KV up, for trying out.")
     ] = False,
+    metrics_port: Annotated[
+        int,
+        typer.Option(metavar="PORT", min=0, max=65535, help="Prometheus, on 127.0.0.1; 0: none."),
+    ] = 0,
     json_to: JsonTo = None,
 ) -> None:
     """Hold a replica's KV blocks in host memory until SIGTERM or Ctrl-C.
@@ -87,6 +93,7 @@ def agent(
     if context.invoked_subcommand is not None:
         return
     # Imported late, as in all commands that do more than say how they are used.
+    from btb.agent_metrics import AgentMetrics
     from replication.control.address import Address
 
     try:
@@ -105,10 +112,20 @@ def agent(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
     async def run() -> None:
+        metrics = AgentMetrics()
         made = await _start(
-            address, token, layout, transport, block_tokens, lease_s=lease, trial=allow_fill
+            address,
+            token,
+            layout,
+            transport,
+            block_tokens,
+            lease_s=lease,
+            trial=allow_fill,
+            on_result=metrics.count,
         )
         try:
+            if metrics_port:
+                metrics.serve(metrics_port, made)
             await _until_told(made, json_to)
         finally:
             await made.aclose()
@@ -125,6 +142,7 @@ async def _start(
     *,
     lease_s: float,
     trial: bool,
+    on_result: "Callable[[Result], None]",
 ) -> "Agent":
     from replication.agent import Agent, new_epoch
     from replication.errors import TransportError
@@ -146,6 +164,7 @@ async def _start(
                 block_tokens=block_tokens,
                 lease_s=lease_s,
                 trial=trial,
+                on_result=on_result,
             )
         except BaseException:
             await ways.aclose()
