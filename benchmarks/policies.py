@@ -38,6 +38,7 @@ from btb.simulation.compare import run_cells, stored_outcomes
 from btb.simulation.machine import describe_machine
 from btb.simulation.setups import ARTICLE_SETUPS
 
+QUICK_SETUPS = ("70b_h100x4", "kimi_k2_h100x8")
 ALL = ("1", "2", "3", "4", "5", "6")
 OUT = Console()
 PROGRESS = Console(stderr=True)
@@ -82,7 +83,7 @@ def parse() -> argparse.Namespace:
     shared = Path(__file__).parents[1].parent / "shared"
     parser.add_argument("--only", default=",".join(ALL), metavar="ROW,...", help="rows to run")
     parser.add_argument("--quick", action="store_true", help="a part of everything")
-    parser.add_argument("--setups", default=",".join(ARTICLE_SETUPS), metavar="NAME,...")
+    parser.add_argument("--setups", metavar="NAME,...", help="all six, or with --quick two")
     parser.add_argument("--shared", type=Path, default=shared, help="has reference/ and data/")
     parser.add_argument("--out", type=Path, default=Path("out/policies"))
     parser.add_argument("--json", type=Path, help="write the findings there")
@@ -94,10 +95,11 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     """Run what was asked, print the table, and return 1 if a target was missed."""
     given = parse()
-    setups = tuple(given.setups.split(","))
+    usual = QUICK_SETUPS if given.quick else ARTICLE_SETUPS
+    setups = tuple(given.setups.split(",")) if given.setups else tuple(usual)
     scope = Scope(
         shared=given.shared.resolve(),
-        setups=("70b_h100x4", "kimi_k2_h100x8") if given.quick else setups,
+        setups=setups,
         windows=(0, 7) if given.quick else tuple(range(15)),
         seeds=(0, 1) if given.quick else tuple(range(5)),
         tries=2 if given.quick else 8,
