@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 
 import numpy as np
@@ -133,9 +133,10 @@ def _sixty(scope: Scope, best: str) -> Callable[[Measured, Case], Iterator[Findi
         name, least_s = _best_baseline(measured, case, measured.mean_s)
         said = f"{name} {least_s:.4g} s, btb {mean_s:.4g} s"
         yield Finding("1", "60 s: mean / best other's", case.setup, mean_s / least_s, 1.01, said)
-        theirs = measured.moved_bytes(case, "early_rdma")
-        moved = measured.moved_bytes(case, "btb") / theirs
-        yield Finding("1", "60 s: moved / early_rdma's", case.setup, moved, 0.5, "")
+        ours, theirs = (measured.moved_bytes(case, one) for one in ("btb", "early_rdma"))
+        moved = ours / theirs if theirs else inf if ours else 0.0
+        said = f"{ours / 1e9:,.0f} GB, early_rdma {theirs / 1e9:,.0f} GB"
+        yield Finding("1", "60 s: moved / early_rdma's", case.setup, moved, 0.5, said)
 
     return judge
 
